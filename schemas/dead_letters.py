@@ -1,0 +1,91 @@
+"""Dead letters: what could not be processed, byte by byte, and why.
+
+The message's value is the raw value as it came (None for a tombstone), so that any Kafka tool shows it and nothing is
+lost in translation; what is known about it is JSON in the header :data:`HEADER`. Its key names its origin, so that a
+dead letter written twice (a crash between publishing and committing) can be told from two dead letters. A value that
+does not fit into one message comes in several, numbered by ``part`` of ``parts``.
+"""
+
+import base64
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from engramlog.schemas.codec import MAX_EVENT_BYTES
+from engramlog.schemas.records import Instant, Wire
+
+HEADER = "dead-letter"
+_ERROR_CHARACTERS = 2_000
+_HEADERS_BYTES = 32_768
+
+
+class DeadLetter(Wire):
+    """Everything but the raw value.
+
+    Attributes:
+        reason: Code of what was wrong (``InvalidEvent.reason``, ``unprocessable`` or ``retries_exhausted``).
+        error: What was wrong, for people, and what to do; at most 2,000 characters.
+        attempts: How often it was tried.
+        consumer: Who gave up.
+        died: When.
+        topic: Where it came from.
+        partition: Likewise.
+        offset: Likewise.
+        recorded_ms: When the broker had appended it there, milliseconds since the epoch.
+        key: Its key, base64; None: it had none.
+        headers: Its headers, base64 values (None as they were); headers beyond 32 KiB in all are left out.
+        headers_left_out: How many those are.
+        tombstone: The raw value was null.
+        part: Which piece of the raw value this message holds, from 1.
+        parts: How many pieces there are.
+    """
+
+    reason: str
+    error: str
+    attempts: Annotated[int, Field(ge=1)] = 1
+    consumer: str
+    died: Instant
+    topic: str
+    partition: int
+    offset: int
+    recorded_ms: int
+    key: str | None
+    headers: tuple[tuple[str, str | None], ...] = ()
+    headers_left_out: int = 0
+    tombstone: bool = False
+    part: Annotated[int, Field(ge=1)] = 1
+    parts: Annotated[int, Field(ge=1)] = 1
+
+    def origin(self) -> bytes:
+        """The key of the dead letter: ``topic/partition/offset``."""
+        return f"{self.topic}/{self.partition}/{self.offset}".encode()
+
+
+def shown(error: BaseException) -> str:
+    """An error as a dead letter shows it: bounded, and always valid Unicode."""
+    text = str(error) or type(error).__name__
+    return text[:_ERROR_CHARACTERS].encode(errors="backslashreplace").decode()
+
+
+def packed_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[tuple[tuple[str, str | None], ...], int]:
+    """Headers in base64, and how many were left out because there are too many bytes of them."""
+    kept: list[tuple[str, str | None]] = []
+    room = _HEADERS_BYTES
+    for name, value in headers:
+        room -= len(name) + len(value or b"")
+        if room < 0:
+            break
+        kept.append((name, None if value is None else base64.b64encode(value).decode()))
+    return tuple(kept), len(headers) - len(kept)
+
+
+def messages(letter: DeadLetter, value: bytes | None) -> Iterator[tuple[bytes | None, DeadLetter]]:
+    """The messages that carry a dead letter: usually one, more where the value is large."""
+    if value is None or len(value) <= MAX_EVENT_BYTES:
+        yield value, letter.model_copy(update={"tombstone": value is None})
+        return
+    parts = -(-len(value) // MAX_EVENT_BYTES)
+    for part in range(parts):
+        chunk = value[part * MAX_EVENT_BYTES : (part + 1) * MAX_EVENT_BYTES]
+        yield chunk, letter.model_copy(update={"part": part + 1, "parts": parts})
