@@ -1,0 +1,8 @@
+"""The client. Needs Kafka and nothing else: neither SQL nor a vector store."""
+
+from engramlog.engine.client.client import History, MemoryClient, Seen
+from engramlog.engine.client.connection import KafkaConfig
+from engramlog.schemas.records import MemoryRecord
+from engramlog.schemas.scope import Position, Scope
+
+__all__ = ["History", "KafkaConfig", "MemoryClient", "MemoryRecord", "Position", "Scope", "Seen"]

@@ -1,0 +1,94 @@
+"""How to reach Kafka, and how its errors are named here."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka.errors import (
+    KafkaError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+
+from engramlog.schemas.errors import BrokerUnavailable, ConfigurationError, TooLarge
+from engramlog.schemas.topics import DEFAULT_PREFIX, MAX_MESSAGE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaConfig:
+    """A Kafka cluster, and the topics of one engine in it.
+
+    Attributes:
+        bootstrap_servers: ``host:port``, several separated by commas. Default ``localhost:9092``.
+        prefix: What the topic names begin with. Default ``memory``.
+        idempotent: Whether the producer is idempotent, so that its own retries neither double nor reorder. Default
+            True; only the demo broker needs False.
+        fetch_max_wait_ms: How long a broker may hold a fetch that has nothing to return, in milliseconds. Default 500;
+            brokers that do not wake a waiting fetch need 10 to 20.
+        request_timeout_ms: Limit of one request to a broker, in milliseconds. Default 20,000.
+        client_id: How the broker's logs name this process. Default ``engramlog``.
+    """
+
+    bootstrap_servers: str = "localhost:9092"
+    prefix: str = DEFAULT_PREFIX
+    idempotent: bool = True
+    fetch_max_wait_ms: int = 500
+    request_timeout_ms: int = 20_000
+    client_id: str = "engramlog"
+
+    def common(self) -> dict[str, Any]:
+        """Arguments of every aiokafka client."""
+        return {
+            "bootstrap_servers": self.bootstrap_servers.split(","),
+            "client_id": self.client_id,
+            "request_timeout_ms": self.request_timeout_ms,
+        }
+
+    def producer(self) -> dict[str, Any]:
+        """Arguments of a producer: nothing is acknowledged before all in-sync replicas have it."""
+        return {
+            **self.common(),
+            "acks": "all",
+            "enable_idempotence": self.idempotent,
+            "max_request_size": MAX_MESSAGE_BYTES,
+            "max_batch_size": 262_144,
+        }
+
+    def reader(self) -> dict[str, Any]:
+        """Arguments of a consumer without a group, which keeps its own positions."""
+        return {
+            **self.common(),
+            "group_id": None,
+            "enable_auto_commit": False,
+            "auto_offset_reset": "none",
+            "fetch_max_wait_ms": self.fetch_max_wait_ms,
+        }
+
+
+@contextmanager
+def kafka_errors(config: KafkaConfig, doing: str) -> Iterator[None]:
+    """Name aiokafka's errors as ours.
+
+    Raises:
+        TooLarge: The broker refuses a message of that size.
+        ConfigurationError: A topic does not exist or must not be used.
+        BrokerUnavailable: Anything else that Kafka says, and every lost connection.
+    """
+    try:
+        yield
+    except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
+        raise TooLarge(f"Kafka refuses a message of that size while {doing}: {error}") from error
+    except UnknownTopicOrPartitionError as error:
+        raise ConfigurationError(
+            f"a topic of the prefix {config.prefix!r} does not exist on {config.bootstrap_servers}: "
+            f"create it with 'engramlog topics create' ({doing})"
+        ) from error
+    except TopicAuthorizationFailedError as error:
+        raise ConfigurationError(f"Kafka's ACLs forbid {doing}: {error}") from error
+    except (KafkaError, OSError) as error:
+        raise BrokerUnavailable(
+            f"Kafka at {config.bootstrap_servers} does not answer while {doing}: {type(error).__name__}: {error}"
+        ) from error

@@ -1,0 +1,172 @@
+"""Publishing events: every one acknowledged by all in-sync replicas, its position returned."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+from aiokafka.structs import RecordMetadata
+
+from engramlog.engine.client.connection import KafkaConfig, kafka_errors
+from engramlog.schemas.errors import BrokerUnavailable, ConfigurationError, DeadlineExceeded
+from engramlog.schemas.scope import Position
+
+_log = logging.getLogger(__name__)
+_PAUSE_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One message to publish.
+
+    Attributes:
+        topic: Full topic name.
+        partition: Partition.
+        key: Kafka key.
+        value: Encoded event; None: a tombstone.
+        headers: Kafka headers.
+    """
+
+    topic: str
+    partition: int
+    key: bytes
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class Publisher:
+    """An acks=all, idempotent producer that is rebuilt when it died.
+
+    Args:
+        config: The cluster.
+    """
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self._producer: AIOKafkaProducer | None = None
+        self._starting = asyncio.Lock()
+
+    async def stop(self) -> None:
+        """Send what is buffered, then close."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with kafka_errors(self._config, "closing the producer"):
+                await producer.stop()
+
+    async def partitions(self, topic: str) -> int:
+        """Number of partitions of a topic.
+
+        Raises:
+            ConfigurationError: It does not exist.
+            BrokerUnavailable: Kafka does not answer.
+        """
+        with kafka_errors(self._config, f"reading about the topic {topic}"):
+            producer = await self._running()
+            found = await producer.partitions_for(topic)
+        if not found:
+            raise ConfigurationError(f"the topic {topic!r} does not exist: create it with 'engramlog topics create'")
+        return len(found)
+
+    async def publish(self, messages: Sequence[Outgoing], *, timeout_s: float) -> list[Position]:
+        """Publish messages; those of one partition keep their order.
+
+        What is not acknowledged when a producer dies is sent again by a new one: keys make that harmless.
+
+        Args:
+            messages: What to publish.
+            timeout_s: Limit for all of them, in seconds.
+
+        Returns:
+            Where each one lies, in the order given.
+
+        Raises:
+            DeadlineExceeded: Not all were acknowledged in time. Some may be in the log; publishing the same record
+                ids again is safe.
+            TooLarge: A message is larger than the broker takes.
+        """
+        positions: dict[int, Position] = {}
+        pending = list(range(len(messages)))
+        try:
+            async with asyncio.timeout(timeout_s):
+                while pending:
+                    pending = await self._attempt(messages, pending, positions)
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"{len(pending)} of {len(messages)} messages were not acknowledged by Kafka at "
+                f"{self._config.bootstrap_servers} within {timeout_s:g} s; publishing the same ids again is safe"
+            ) from None
+        return [positions[i] for i in range(len(messages))]
+
+    async def _attempt(
+        self, messages: Sequence[Outgoing], pending: list[int], positions: dict[int, Position]
+    ) -> list[int]:
+        try:
+            with kafka_errors(self._config, "publishing"):
+                producer = await self._running()
+                futures = await _send(producer, [messages[i] for i in pending])
+                done = await asyncio.gather(*futures, return_exceptions=True)
+        except BrokerUnavailable as error:
+            await self._rebuild(error)
+            return pending
+        failed: list[int] = []
+        failure: BaseException | None = None
+        for i, outcome in zip(pending, done, strict=True):
+            if isinstance(outcome, RecordMetadata):
+                positions[i] = await self._position(outcome)
+            else:
+                failed.append(i)
+                failure = outcome
+        if failure is not None:
+            try:
+                with kafka_errors(self._config, "publishing"):
+                    raise failure
+            except BrokerUnavailable as error:
+                await self._rebuild(error)
+        return failed
+
+    async def _position(self, metadata: RecordMetadata) -> Position:
+        if metadata.offset >= 0:
+            return Position(metadata.topic, metadata.partition, metadata.offset)
+        # The broker had it already and does not say where: it lies before the partition's end.
+        partition = TopicPartition(metadata.topic, metadata.partition)
+        consumer = AIOKafkaConsumer(**self._config.reader())
+        with kafka_errors(self._config, "reading the end offset"):
+            await consumer.start()
+            try:
+                end = (await consumer.end_offsets([partition]))[partition]
+            finally:
+                await consumer.stop()
+        return Position(metadata.topic, metadata.partition, max(end - 1, 0))
+
+    async def _running(self) -> AIOKafkaProducer:
+        async with self._starting:
+            if self._producer is None:
+                producer = AIOKafkaProducer(**self._config.producer())
+                try:
+                    await producer.start()
+                except BaseException:
+                    await producer.stop()
+                    raise
+                self._producer = producer
+            return self._producer
+
+    async def _rebuild(self, error: BrokerUnavailable) -> None:
+        _log.warning("publishing failed, a new producer is made: %s", error)
+        async with self._starting:
+            producer, self._producer = self._producer, None
+        if producer is not None:
+            try:
+                async with asyncio.timeout(_PAUSE_S):
+                    await producer.stop()
+            except (KafkaError, OSError, TimeoutError) as stop_error:
+                _log.debug("the dead producer did not stop cleanly: %s", stop_error)
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _send(producer: AIOKafkaProducer, messages: Sequence[Outgoing]) -> list["asyncio.Future[RecordMetadata]"]:
+    return [
+        await producer.send(m.topic, m.value, key=m.key, partition=m.partition, headers=list(m.headers))
+        for m in messages
+    ]
