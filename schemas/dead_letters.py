@@ -7,16 +7,19 @@ does not fit into one message comes in several, numbered by ``part`` of ``parts`
 """
 
 import base64
+import json
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from pydantic import Field
 
 from engramlog.schemas.codec import MAX_EVENT_BYTES
-from engramlog.schemas.records import Instant, Wire
+from engramlog.schemas.instants import Instant
+from engramlog.schemas.records import Wire
 
 HEADER = "dead-letter"
 _ERROR_CHARACTERS = 2_000
+_KEY_BYTES = 32_768
 _HEADERS_BYTES = 32_768
 
 
@@ -33,8 +36,9 @@ class DeadLetter(Wire):
         partition: Likewise.
         offset: Likewise.
         recorded_ms: When the broker had appended it there, milliseconds since the epoch.
-        key: Its key, base64; None: it had none.
-        headers: Its headers, base64 values (None as they were); headers beyond 32 KiB in all are left out.
+        key: Its key, base64; None: it had none. At most its first 32 KiB.
+        key_bytes_left_out: How many bytes of it are missing.
+        headers: Its headers, base64 values (None as they were); headers beyond 32 KiB of JSON are left out.
         headers_left_out: How many those are.
         tombstone: The raw value was null.
         part: Which piece of the raw value this message holds, from 1.
@@ -51,6 +55,7 @@ class DeadLetter(Wire):
     offset: int
     recorded_ms: int
     key: str | None
+    key_bytes_left_out: Annotated[int, Field(ge=0)] = 0
     headers: tuple[tuple[str, str | None], ...] = ()
     headers_left_out: int = 0
     tombstone: bool = False
@@ -65,7 +70,14 @@ class DeadLetter(Wire):
 def shown(error: BaseException) -> str:
     """An error as a dead letter shows it: bounded, and always valid Unicode."""
     text = str(error) or type(error).__name__
-    return text[:_ERROR_CHARACTERS].encode(errors="backslashreplace").decode()
+    return _whole(text[:_ERROR_CHARACTERS])[:_ERROR_CHARACTERS]
+
+
+def packed_key(key: bytes | None) -> tuple[str | None, int]:
+    """A key in base64, and how many bytes of it were left out: a dead letter must always fit into a message."""
+    if key is None:
+        return None, 0
+    return base64.b64encode(key[:_KEY_BYTES]).decode(), len(key[_KEY_BYTES:])
 
 
 def packed_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[tuple[tuple[str, str | None], ...], int]:
@@ -73,11 +85,16 @@ def packed_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[tuple[t
     kept: list[tuple[str, str | None]] = []
     room = _HEADERS_BYTES
     for name, value in headers:
-        room -= len(name) + len(value or b"")
+        packed = _whole(name), None if value is None else base64.b64encode(value).decode()
+        room -= len(json.dumps(packed))
         if room < 0:
             break
-        kept.append((name, None if value is None else base64.b64encode(value).decode()))
+        kept.append(packed)
     return tuple(kept), len(headers) - len(kept)
+
+
+def _whole(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 def messages(letter: DeadLetter, value: bytes | None) -> Iterator[tuple[bytes | None, DeadLetter]]:

@@ -5,8 +5,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from engramlog.schemas import records as r
+from engramlog.schemas.instants import Instant, now
 from engramlog.schemas.keys import event_key, record_key
 from engramlog.schemas.scope import Identifier
+
+_REQUIRED = frozenset({"specversion", "id", "time"})
+_REQUIRED_OF_RECORD = frozenset({"record_id", "timestamp"})
 
 
 class Envelope(BaseModel):
@@ -33,13 +37,17 @@ class Envelope(BaseModel):
     id: Identifier = Field(default_factory=r.new_id)
     source: Annotated[str, StringConstraints(min_length=1, max_length=512)]
     subject: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = None
-    time: r.Instant = Field(default_factory=r.now)
+    time: Instant = Field(default_factory=now)
     datacontenttype: Literal["application/json"] = "application/json"
     tenantid: Identifier
     sessionid: Identifier | None = None
     userid: Identifier | None = None
     correlationid: Identifier | None = None
     causationid: Identifier | None = None
+
+    def unsaid(self) -> frozenset[str]:
+        """Required attributes that were not given. Ours get defaults; on the wire they would differ at each reading."""
+        return _REQUIRED - self.model_fields_set
 
 
 class AgentEvent(Envelope):
@@ -70,6 +78,17 @@ class RecordWritten(AgentEvent):
     def key(self) -> bytes:
         """The Kafka key of the record."""
         return record_key(self.tenantid, self.agentid, self.data.record_id)
+
+    def unsaid(self) -> frozenset[str]:
+        """As for any event, and the record's own id and time."""
+        inside = _REQUIRED_OF_RECORD - self.data.model_fields_set
+        return super().unsaid() | {f"data.{name}" for name in inside} if inside else super().unsaid()
+
+    @model_validator(mode="after")
+    def _has_the_id_of_its_record(self) -> Self:
+        if self.id != self.data.record_id:
+            raise ValueError(f"'id' is {self.id!r} and 'data.record_id' {self.data.record_id!r}: make them the same")
+        return self
 
 
 class HistoryClearedEvent(AgentEvent):

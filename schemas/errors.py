@@ -1,4 +1,4 @@
-"""Every error of engramlog, in one tree.
+r"""Every error of engramlog, in one tree.
 
 ::
 
@@ -9,7 +9,7 @@
     │   │   ├── TooLarge              more bytes than an event may have
     │   │   ├── TooDeep               nested deeper than an event may be
     │   │   ├── NotUtf8               the bytes are not UTF-8
-    │   │   ├── LoneSurrogate         half a character (``\\ud800``) in a string
+    │   │   ├── LoneSurrogate         half a character (``\ud800``) in a string
     │   │   ├── NotJson               the text is not JSON
     │   │   ├── NotAnEvent            JSON, but not a CloudEvents 1.0 object
     │   │   ├── UnknownType           an event type that this version does not know
@@ -162,5 +162,5 @@ class Fenced(Transient):
     """Another owner of the partition moved its checkpoint first; nothing was written."""
 
 
-class DeadlineExceeded(Transient, TimeoutError):
+class DeadlineExceeded(Transient, TimeoutError):  # noqa: N818 - one of that family
     """No answer before the caller's deadline."""

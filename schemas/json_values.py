@@ -4,39 +4,51 @@ import math
 from typing import Annotated
 
 from pydantic import AfterValidator, JsonValue
+from pydantic_core import PydanticCustomError
 
 MAX_DEPTH = 64
 """Levels of objects and arrays that an event may have, envelope included."""
+
+MAX_JSON_DEPTH = 48
+"""Levels of a free-form object. Fewer than :data:`MAX_DEPTH`, so that a record that fits into its own event also fits
+into every other that carries it: a reply nests it nine levels deeper."""
+
+SHALLOWER = "store the document elsewhere and link it, or keep it as a JSON string"
+WHOLE_TEXT = "repair the text first, e.g. text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')"
 
 
 def check_json(value: JsonValue, *, depth: int = 0) -> JsonValue:
     """Refuse what would not come out of the log as it went in.
 
     Raises:
-        ValueError: A number is NaN or infinite, a string is not valid Unicode, or the nesting is deeper than
-            :data:`MAX_DEPTH`.
+        PydanticCustomError: A number is NaN or infinite (``not_finite``), a string is not valid Unicode
+            (``lone_surrogate``), or the nesting is deeper than :data:`MAX_JSON_DEPTH` (``too_deep``).
     """
     if isinstance(value, str):
-        if not value.isascii():
-            try:
-                value.encode()
-            except UnicodeEncodeError as error:
-                raise ValueError(f"a lone surrogate at character {error.start}: {_SURROGATE_ADVICE}") from None
+        _check_text(value)
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError("NaN and infinity are not JSON; use null or a string")
+            raise PydanticCustomError("not_finite", "NaN and infinity are not JSON; use null or a string")
     elif isinstance(value, (dict, list)):
-        if depth >= MAX_DEPTH:
-            raise ValueError(f"nested deeper than {MAX_DEPTH} levels; store the document elsewhere and link it")
+        if depth >= MAX_JSON_DEPTH:
+            raise PydanticCustomError("too_deep", f"nested deeper than {MAX_JSON_DEPTH} levels; {SHALLOWER}")
         for item in value.values() if isinstance(value, dict) else value:
             check_json(item, depth=depth + 1)
         if isinstance(value, dict):
             for key in value:
-                check_json(key, depth=depth + 1)
+                _check_text(key)
     return value
 
 
-_SURROGATE_ADVICE = "repair the text first, e.g. text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')"
+def _check_text(text: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        message = f"half a character (a lone surrogate) at character {error.start}; {WHOLE_TEXT}"
+        raise PydanticCustomError("lone_surrogate", message) from None
+
 
 JsonObject = Annotated[dict[str, JsonValue], AfterValidator(check_json)]
-"""A JSON object of at most :data:`MAX_DEPTH` levels, without NaN, infinity or lone surrogates."""
+"""A JSON object of at most :data:`MAX_JSON_DEPTH` levels, without NaN, infinity or lone surrogates."""

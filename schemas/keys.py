@@ -70,7 +70,7 @@ def parse_key(key: bytes | None) -> Key:
         parts = key.decode().split("/")
     except UnicodeDecodeError as error:
         raise WrongKey(f"the key is not UTF-8: {error}") from None
-    if len(parts) != 3 or not parts[0] or not parts[2]:  # noqa: PLR2004 - tenant, agent, id
+    if len(parts) != 3 or not parts[0] or parts[2] in {"", "~"}:  # noqa: PLR2004 - tenant, agent, id
         raise WrongKey(f"the key {key!r} is not tenant/agent/record_id or tenant/agent/~event_id")
     tenant, agent = _unescape(parts[0]), _unescape(parts[1])
     if parts[2].startswith("~"):

@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from engramlog.schemas.envelope import AgentEvent, Envelope
-from engramlog.schemas.records import Instant, MemoryRecord, Share, Wire
+from engramlog.schemas.instants import Instant
+from engramlog.schemas.records import MemoryRecord, Share, Wire
 from engramlog.schemas.scope import Identifier, Scope, Users
 
 REPLY_TOPIC = "reply_to"
@@ -26,7 +27,7 @@ ErrorCode = Literal[
 ]
 
 Topic = Annotated[str, StringConstraints(min_length=1, max_length=249)]
-Offset = Annotated[int, Field(ge=0)]
+Offset = Annotated[int, Field(ge=0, strict=True)]
 MAX_WINDOW = 1_000_000
 
 
@@ -88,7 +89,7 @@ class Query(Wire):
     """
 
     users: Users = "own"
-    timeout_ms: Annotated[int, Field(ge=1, le=600_000)] = 10_000
+    timeout_ms: Annotated[int, Field(ge=1, le=600_000, strict=True)] = 10_000
     min_positions: Annotated[tuple[Reached, ...], Field(max_length=64)] = ()
 
 
@@ -103,7 +104,7 @@ class HistoryQuery(Query):
     """
 
     ask: Literal["history"] = "history"
-    window: Annotated[int, Field(ge=0, le=MAX_WINDOW)] | None = None
+    window: Annotated[int, Field(ge=0, le=MAX_WINDOW, strict=True)] | None = None
     keep_rate: Share = 0.9
     as_of: AsOf | None = None
     page: Page | None = None

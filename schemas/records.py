@@ -1,22 +1,23 @@
 """What an agent remembers (``MemoryRecord``) and what it says about it afterwards (mutations)."""
 
 import base64
+import binascii
 import math
 import struct
-from datetime import UTC, datetime
 from typing import Annotated, Literal, Self
 
 import uuid_utils
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from engramlog.schemas.instants import Instant, now
 from engramlog.schemas.json_values import JsonObject
 from engramlog.schemas.scope import Identifier
 
-Instant = Annotated[AwareDatetime, Field(strict=True)]
-"""An aware point in time: RFC 3339 in JSON, with an offset; a ``datetime`` with ``tzinfo`` in Python."""
-
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False, strict=True)]
 """A number from 0 to 1."""
+
+Text = Annotated[str, StringConstraints(min_length=0)]
+"""Any text of whole characters: the constraint, vacuous as it is, makes pydantic refuse lone surrogates."""
 
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -29,11 +30,6 @@ MarkScope = Literal["window", "recall", "both"]
 def new_id() -> str:
     """A new UUIDv7: unique, and sortable by time."""
     return str(uuid_utils.uuid7())
-
-
-def now() -> datetime:
-    """This instant, in UTC."""
-    return datetime.now(UTC)
 
 
 class Wire(BaseModel):
@@ -53,12 +49,19 @@ class Embedding(Wire):
 
     model: Identifier
     dimension: Annotated[int, Field(ge=1, le=65_536, strict=True)]
-    values: str
+    values: Text
 
     @classmethod
     def of(cls, model: str, vector: list[float]) -> Self:
-        """Pack a vector of finite numbers."""
-        packed = struct.pack(f"<{len(vector)}f", *vector)
+        """Pack a vector of finite numbers.
+
+        Raises:
+            ValueError: A number is not finite, or too large for a float32.
+        """
+        try:
+            packed = struct.pack(f"<{len(vector)}f", *vector)
+        except OverflowError:
+            raise ValueError("a component of the vector is too large for a float32") from None
         return cls(model=model, dimension=len(vector), values=base64.b64encode(packed).decode())
 
     def vector(self) -> tuple[float, ...]:
@@ -67,7 +70,10 @@ class Embedding(Wire):
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        packed = base64.b64decode(self.values, validate=True)
+        try:
+            packed = base64.b64decode(self.values, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise ValueError(f"'values' is not base64 with padding ({error}): encode little-endian float32") from None
         if len(packed) != 4 * self.dimension:
             raise ValueError(f"{self.dimension} float32 are {4 * self.dimension} bytes, but there are {len(packed)}")
         if not all(map(math.isfinite, self.vector())):
@@ -87,8 +93,8 @@ class Part(Wire):
     """
 
     type: Literal["text", "image", "audio", "video", "file"]
-    text: str | None = None
-    url: str | None = None
+    text: Text | None = None
+    url: Text | None = None
     media_type: Tag | None = None
     detail: JsonObject = Field(default_factory=dict)
 
@@ -132,9 +138,9 @@ class MemoryRecord(Wire):
     record_id: Identifier = Field(default_factory=new_id)
     role: Role
     role_name: Tag | None = None
-    content: str = ""
+    content: Text = ""
     parts: Annotated[tuple[Part, ...], Field(max_length=256)] = ()
-    reasoning_content: str | None = None
+    reasoning_content: Text | None = None
     tool_calls: Annotated[tuple[JsonObject, ...], Field(max_length=256)] = ()
     tool_call_id: Tag | None = None
     name: Tag | None = None
@@ -207,7 +213,7 @@ class RecordCorrected(Wire):
     """
 
     id: Identifier
-    content: str
+    content: Text
     reason: Annotated[str, StringConstraints(max_length=10_000)] = ""
 
 
@@ -218,7 +224,7 @@ class SessionIdled(Wire):
         idle_s: For how long, in seconds.
     """
 
-    idle_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+    idle_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False, strict=True)]
 
 
 class SessionEnded(Wire):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from engramlog.schemas.errors import ConfigurationError, NewerVersion, UnknownType
+from engramlog.schemas.errors import ConfigurationError, NewerVersion, SchemaViolation, UnknownType
 
 JsonEvent = dict[str, Any]
 Upcaster = Callable[[JsonEvent], JsonEvent]
@@ -67,10 +67,18 @@ class Lift:
         return version < newest
 
     def __call__(self, event: JsonEvent) -> JsonEvent:
-        """Lift a parsed event to its newest version."""
-        while self.needs(event["type"]):
-            before = event["type"]
-            event = self._upcasters[before](event)
-            if split_type(event["type"])[1] != split_type(before)[1] + 1:
-                raise ConfigurationError(f"the upcaster of {before!r} made {event['type']!r}")
+        """Lift a parsed event to its newest version.
+
+        Raises:
+            SchemaViolation: It is not a good event of its own version, so an upcaster stumbled over it.
+            ConfigurationError: An upcaster returned something else than the next version.
+        """
+        while self.needs(before := event["type"]):
+            try:
+                event = self._upcasters[before](event)
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                raise SchemaViolation(f"not a good {before!r}: lifting it failed with {error!r}") from error
+            name, version = split_type(before)
+            if event.get("type") != (wanted := f"{name}.v{version + 1}"):
+                raise ConfigurationError(f"the upcaster of {before!r} made {event.get('type')!r}, not {wanted!r}")
         return event
