@@ -43,13 +43,17 @@ class Cluster:
 
     Attributes:
         cluster_id: The cluster's own id, None where the broker has none.
-        partitions: Partitions of every topic.
+        partitions: Partitions of every agent topic.
         states: The topics.
     """
 
     cluster_id: str | None
     partitions: int
     states: tuple[TopicState, ...]
+
+    def partitions_of(self, topic: str) -> int:
+        """Number of partitions of one topic."""
+        return next(state.partitions for state in self.states if state.spec.name == topic)
 
     def require(self) -> "Cluster":
         """The cluster itself, if one can run on it.

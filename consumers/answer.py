@@ -1,0 +1,27 @@
+"""``answer``: answers the requests of ``memory.queries`` from the history."""
+
+import asyncio
+
+from engramlog.consumers.requests import Requests
+from engramlog.consumers.wire import Wiring, subscribe
+from engramlog.engine.answer import Answers
+from engramlog.engine.positions import PositionWatch
+from engramlog.schemas.codec import queries_codec
+
+NAME = "answer"
+
+
+def register(wiring: Wiring) -> Requests:
+    """Subscribe the history to the queries."""
+    watch = PositionWatch(wiring.history)
+    requests = Requests(
+        broker=wiring.broker,
+        reply_topic=wiring.topics.replies,
+        reply_partitions=wiring.cluster.partitions_of(wiring.topics.replies),
+        codec=queries_codec(),
+        handler=Answers(wiring.history, watch, asyncio.Semaphore(wiring.settings.answer_concurrency)),
+        dead_letters=wiring.dead_letters(NAME),
+        on_stop=watch.stop,
+    )
+    subscribe(wiring, NAME, wiring.topics.queries, requests, max_records=wiring.settings.max_poll_records)
+    return requests

@@ -1,0 +1,84 @@
+"""The consumers as one running whole: checked, started and stopped in order."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from faststream.kafka import KafkaBroker
+
+from engramlog.consumers import answer, store
+from engramlog.consumers.wire import Delivers, Wiring
+from engramlog.engine.client.admin import inspect_topics
+from engramlog.engine.history import History
+from engramlog.engine.settings import Settings
+from engramlog.schemas.errors import ConfigurationError
+from engramlog.schemas.topics import MAX_MESSAGE_BYTES, Topics
+
+_log = logging.getLogger(__name__)
+
+CONSUMERS: Mapping[str, Callable[[Wiring], Delivers]] = {store.NAME: store.register, answer.NAME: answer.register}
+"""Every consumer by its name: group suffix, metric label and argument of ``engramlog run``."""
+
+
+class Consumers:
+    """Some consumers in this process. An async context manager: inside, they run.
+
+    Args:
+        settings: The settings.
+        names: Which consumers; by default all.
+
+    Raises:
+        ConfigurationError: A consumer is unknown; or, on entering, a topic is missing or would forget.
+        BrokerUnavailable: On entering: Kafka does not answer.
+        StoreUnavailable: On entering: a store does not answer.
+    """
+
+    def __init__(self, settings: Settings, names: Sequence[str] = tuple(CONSUMERS)) -> None:
+        if unknown := sorted(set(names) - CONSUMERS.keys()):
+            raise ConfigurationError(f"unknown consumer {', '.join(unknown)}; there are {', '.join(CONSUMERS)}")
+        self._settings = settings
+        self._names = tuple(dict.fromkeys(names))
+        self._history = History(settings.effective_history_url())
+        self._deliveries: list[Delivers] = []
+        self._broker: KafkaBroker | None = None
+
+    async def __aenter__(self) -> Self:
+        cluster = (await inspect_topics(self._settings.kafka())).require()
+        try:
+            await self._history.start()
+            self._broker = _broker(self._settings, ".".join(self._names))
+            wiring = Wiring(self._settings, cluster, Topics(self._settings.prefix), self._broker, self._history)
+            self._deliveries = [CONSUMERS[name](wiring) for name in self._names]
+            await self._broker.start()
+        except BaseException:
+            await self._stop()
+            raise
+        _log.info("running %s on %s", ", ".join(self._names), self._settings.kafka().bootstrap_servers)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    async def _stop(self) -> None:
+        for delivery in self._deliveries:
+            await delivery.stop()
+        if self._broker is not None:
+            await self._broker.stop()
+        await self._history.stop()
+
+
+def _broker(settings: Settings, client_id: str) -> KafkaBroker:
+    kafka = settings.kafka(client_id=f"engramlog.{client_id}")
+    return KafkaBroker(
+        kafka.bootstrap_servers.split(","),
+        client_id=kafka.client_id,
+        acks="all",
+        enable_idempotence=kafka.idempotent,
+        max_request_size=MAX_MESSAGE_BYTES,
+        allow_auto_create_topics=False,
+        logger=logging.getLogger("engramlog.faststream"),
+        log_level=logging.DEBUG,
+    )

@@ -1,0 +1,114 @@
+"""Subscribing a delivery to a topic with FastStream, so that nothing is lost by a default."""
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from faststream import AckPolicy
+from faststream.kafka import KafkaBroker, KafkaMessage
+from faststream.kafka.annotations import KafkaMessage as InjectedMessage
+
+from engramlog.consumers.dead_letters import DeadLetters
+from engramlog.engine.client.admin import Cluster
+from engramlog.engine.history import History
+from engramlog.engine.settings import Settings
+from engramlog.schemas.topics import Topics
+
+
+class Delivers(Protocol):
+    """A handler of batches that also wants to know which partitions it owns."""
+
+    consumer: AIOKafkaConsumer | None
+
+    async def __call__(self, message: KafkaMessage) -> None:
+        """Handle one batch."""
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """Partitions went to another owner."""
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """Partitions came to this owner."""
+
+    async def stop(self) -> None:
+        """Finish what is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What consumers are built from.
+
+    Attributes:
+        settings: The settings.
+        cluster: What was found when the topics were checked.
+        topics: Their names.
+        broker: The FastStream broker.
+        history: The history store.
+    """
+
+    settings: Settings
+    cluster: Cluster
+    topics: Topics
+    broker: KafkaBroker
+    history: History
+
+    def dead_letters(self, consumer: str) -> DeadLetters:
+        """Where a consumer sends what it cannot process."""
+        return DeadLetters(self.broker, self.topics.dead_letters, consumer)
+
+
+def subscribe(wiring: Wiring, name: str, topic: str, delivery: Delivers, *, max_records: int) -> None:
+    """Subscribe to a topic in batches, from its beginning, committing by hand.
+
+    The group is ``{prefix}.{name}``: the name is the consumer's identity, for ever.
+    """
+    subscriber = wiring.broker.subscriber(
+        topic,
+        group_id=f"{wiring.settings.prefix}.{name}",
+        batch=True,
+        max_records=max_records,
+        batch_timeout_ms=200,
+        ack_policy=AckPolicy.MANUAL,
+        auto_offset_reset="earliest",
+        session_timeout_ms=wiring.settings.session_timeout_ms,
+        heartbeat_interval_ms=wiring.settings.session_timeout_ms // 3,
+        rebalance_timeout_ms=max(30_000, wiring.settings.session_timeout_ms),
+        fetch_max_wait_ms=wiring.settings.fetch_max_wait_ms,
+        listener=_Listener(delivery, lambda: subscriber.consumer),
+        parser=_header_proof,
+        decoder=_undecoded,
+    )
+
+    async def handle(message: InjectedMessage) -> None:
+        await delivery(message)
+
+    subscriber(handle)
+
+
+class _Listener:
+    """Hands the consumer over before the first assignment: a delivery must seek in it."""
+
+    def __init__(self, delivery: Delivers, consumer: Callable[[], AIOKafkaConsumer | None]) -> None:
+        self._delivery, self._consumer = delivery, consumer
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        await self._delivery.on_partitions_revoked(revoked)
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self._delivery.consumer = self._consumer()
+        await self._delivery.on_partitions_assigned(assigned)
+
+
+async def _header_proof(batch: tuple[Any, ...], original: Callable[[Any], Awaitable[KafkaMessage]]) -> KafkaMessage:
+    """Parse without headers and bodies: one header that is not UTF-8 would lose the whole batch.
+
+    FastStream sees only an empty first message; the delivery decodes each raw message by itself.
+    """
+    message = await original((dataclasses.replace(batch[0], headers=(), value=b""),))
+    message.raw_message = batch
+    return message
+
+
+async def _undecoded(message: KafkaMessage) -> Any:
+    return message.body
