@@ -82,17 +82,17 @@ class Codec(Generic[E]):
         if value.count(b"{") + value.count(b"[") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
             raise TooDeep(f"nested deeper than {MAX_DEPTH} levels; {SHALLOWER}")
         try:
-            event = self._adapter.validate_json(value)
+            event, current = self._adapter.validate_json(value), value
         except ValidationError as error:
-            event = self._second_look(value, error)
+            event, current = self._second_look(value, error)
         if unsaid := event.unsaid():
             raise SchemaViolation(
                 f"{', '.join(sorted(unsaid))}: missing; the publisher must set it, or every reading "
                 "of the log would make up another value"
             )
-        return event
+        return event, current
 
-    def _second_look(self, value: bytes, error: ValidationError) -> E:
+    def _second_look(self, value: bytes, error: ValidationError) -> tuple[E, bytes]:
         event = _parse(value)
         if not isinstance(event, dict) or not isinstance(event.get("type"), str):
             raise NotAnEvent("the value is not a CloudEvents object: it needs specversion, id, type, source, data, …")
@@ -172,7 +172,7 @@ def _not_json(constant: str) -> NoReturn:
 
 
 _SURROGATES = {"lone_surrogate", "string_unicode"}
-_DEPTHS = {"too_deep", "recursion_loop"}
+_DEPTHS = {"too_deep", "recursion_loop", "recursion_depth_exceeded"}
 _HINTS = {
     "missing": "; the field is required",
     "extra_forbidden": "; check its spelling, and put data of your own into 'metadata'",

@@ -1,13 +1,17 @@
 """The topic table: the only place that names topics, their payloads, keys, configuration, producers and consumers."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+from engramlog.schemas.errors import ConfigurationError
 
 _DAY_MS = 24 * 60 * 60 * 1000
 DEFAULT_PREFIX = "memory"
 DEFAULT_PARTITIONS = 12
 MAX_MESSAGE_BYTES = 1_048_576
+_PREFIX = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 
 AGENT_CONFIG: Mapping[str, str] = {
     "cleanup.policy": "compact",
@@ -66,10 +70,19 @@ class Topics:
     Attributes:
         prefix: What their names begin with, default ``memory``.
         partitions: Partitions of every topic, default 12. Agent topics can never change it: see the README.
+
+    Raises:
+        ConfigurationError: Kafka would not take the prefix, or there is no partition.
     """
 
     prefix: str = DEFAULT_PREFIX
     partitions: int = DEFAULT_PARTITIONS
+
+    def __post_init__(self) -> None:
+        if not _PREFIX.fullmatch(self.prefix):
+            raise ConfigurationError(f"topic prefix {self.prefix!r}: 1 to 200 of the characters a-z A-Z 0-9 . _ -")
+        if self.partitions < 1:
+            raise ConfigurationError(f"{self.partitions} partitions: there must be at least 1")
 
     @property
     def records(self) -> str:
