@@ -75,7 +75,7 @@ written = records.flatmap(
         ev.RecordWritten, **envelopes, id=st.just(record.record_id), agentid=ids, data=st.just(record)
     )
 )
-mutations = {
+mutations: dict[type[ev.Envelope], tuple[dict[str, st.SearchStrategy[Any]], st.SearchStrategy[Any]]] = {
     ev.HistoryClearedEvent: (by_agent, st.builds(r.HistoryCleared, scope=marks, users=st.sampled_from(["own", "all"]))),
     ev.RecordsRemovedEvent: (by_agent, st.builds(r.RecordsRemoved, ids=id_lists, scope=marks, cause=st.none() | tags)),
     ev.RecordInvalidatedEvent: (
@@ -91,14 +91,14 @@ events = st.one_of(written, *(st.builds(kind, **base, data=data) for kind, (base
 
 
 @given(events)
-def test_every_event_comes_out_as_it_went_in(event: ev.AgentEvent) -> None:
+def test_every_event_comes_out_as_it_went_in(event: Any) -> None:
     encoded = records_codec().encode(event)
     assert records_codec().decode(encoded) == event
     assert json.loads(encoded.decode())["type"] == event.type  # any JSON parser of any language reads it
 
 
 def test_all_kinds_of_events_are_covered() -> None:
-    assert {ev.RecordWritten, *mutations} == {*get_args(get_args(ev.RecordEvent)[0])}
+    assert {*mutations} | {ev.RecordWritten} == {*get_args(get_args(ev.RecordEvent)[0])}
 
 
 @given(json_objects)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from engramlog.schemas.codec import MAX_EVENT_BYTES
 from engramlog.schemas.dead_letters import DeadLetter, messages, packed_headers, packed_key, shown
 from engramlog.schemas.errors import NotUtf8
-from engramlog.schemas.records import now
+from engramlog.schemas.instants import now
 from engramlog.schemas.topics import MAX_MESSAGE_BYTES
 
 

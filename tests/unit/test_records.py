@@ -129,9 +129,9 @@ def test_an_erasure_names_exactly_what_it_erases(scope: Any, names: dict[str, st
     data = r.ScopeErased(scope=scope, record_ids=("r1",) if scope == "record" else ())
     if complaint:
         with pytest.raises(ValidationError, match=complaint):
-            ev.ScopeErasedEvent(source="s", tenantid="t", data=data, **names)  # type: ignore[arg-type]
+            ev.ScopeErasedEvent(source="s", tenantid="t", data=data, **names)
     else:
-        event = ev.ScopeErasedEvent(source="s", tenantid="t", data=data, **names)  # type: ignore[arg-type]
+        event = ev.ScopeErasedEvent(source="s", tenantid="t", data=data, **names)
         assert event.key().startswith(f"t/{names.get('agentid', '')}/~".encode())
 
 
