@@ -1,0 +1,215 @@
+"""Marks: what is said about records afterwards. They touch earlier positions only, and can move or go.
+
+A mark is kept as a row, with a row for each record that it names. What leaves the window is also written into the
+records (``hidden_at`` is the first mark that hides them), so that reading a window never meets a hidden row.
+A mark that is sent again counts at its later place; a tombstone takes it back.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Row, and_, bindparam, delete, select, update
+
+from engramlog.engine.history.window import ONE
+from engramlog.engine.history.work import EVENT, RECORD, Work, chunks
+from engramlog.engine.log import Entry
+from engramlog.schemas.envelope import (
+    AgentEvent,
+    HistoryClearedEvent,
+    RecordCorrectedEvent,
+    RecordInvalidatedEvent,
+    RecordsRemovedEvent,
+)
+
+HIDING = ("window", "both")
+"""Scopes of marks that take records out of the window."""
+
+_CHUNK = 300
+_REHIDE = 1_000
+
+
+def kind_of(event: AgentEvent) -> str:
+    """The short name that a mark is stored under: ``cleared``, ``removed``, ``corrected``, …"""
+    return str(type(event).model_fields["type"].default).split(".")[-2]
+
+
+def named_by(event: AgentEvent) -> tuple[str, ...]:
+    """The records that a mark names; none for a clear and the marks of sessions."""
+    if isinstance(event, RecordsRemovedEvent):
+        return tuple(dict.fromkeys(event.data.ids))
+    if isinstance(event, (RecordInvalidatedEvent, RecordCorrectedEvent)):
+        return (event.data.id,)
+    return ()
+
+
+async def put(work: Work, entry: Entry, event: AgentEvent) -> None:
+    """Apply a mark; an older copy of it is taken back first."""
+    ids = named_by(event)
+    if event.tenantid in work.erasing:
+        if await work.erased(EVENT, [(event.tenantid, event.agentid, event.id)]):
+            return
+        gone = await work.erased(RECORD, [(event.tenantid, event.agentid, i) for i in ids])
+        left = tuple(i for i in ids if (event.tenantid, event.agentid, i) not in gone)
+        if ids and not left:
+            await remove(work, event.tenantid, event.agentid, event.id)
+            return
+        ids = left
+    insert = work.database.insert(work.tables.marks).values(_row(entry, event)).on_conflict_do_nothing()
+    if (await work.connection.execute(insert)).rowcount != 1:
+        await remove(work, event.tenantid, event.agentid, event.id)
+        await work.connection.execute(insert)
+    if ids:
+        await work.connection.execute(work.tables.targets.insert(), _target_rows(entry, event, ids))
+    work.count((event.tenantid, event.agentid, event.sessionid or "", event.userid or ""))
+    if isinstance(event, HistoryClearedEvent) and event.data.scope in HIDING:
+        await _clear(work, entry, event)
+    elif isinstance(event, RecordsRemovedEvent) and event.data.scope in HIDING:
+        await _hide(work, entry, event, ids)
+    elif isinstance(event, (RecordInvalidatedEvent, RecordCorrectedEvent)):
+        await _flag(work, event, ids[0])
+
+
+def _row(entry: Entry, event: AgentEvent) -> dict[str, Any]:
+    data = getattr(event, "data", None)
+    return {
+        "tenant": event.tenantid,
+        "agent": event.agentid,
+        "event_id": event.id,
+        "kind": kind_of(event),
+        "scope": getattr(data, "scope", ""),
+        "users": getattr(data, "users", ""),
+        "session_id": event.sessionid or "",
+        "user_id": event.userid or "",
+        "position": entry.offset,
+        "recorded_ms": entry.recorded_ms,
+        "body": entry.value,
+    }
+
+
+def _target_rows(entry: Entry, event: AgentEvent, ids: Iterable[str]) -> list[dict[str, Any]]:
+    mark = _row(entry, event)
+    shared = {k: mark[k] for k in ("tenant", "agent", "event_id", "kind", "scope", "position", "recorded_ms")}
+    return [shared | {"record_id": i} for i in ids]
+
+
+async def _clear(work: Work, entry: Entry, event: HistoryClearedEvent) -> None:
+    """Hide what is visible in the address: every stored row lies before this event."""
+    await work.write_counts()
+    for table, changes in (
+        (work.tables.records, {"hidden": 1, "hidden_at": entry.offset, "hidden_ms": entry.recorded_ms}),
+        (work.tables.sessions, {"visible": 0}),
+    ):
+        c = table.c
+        address = [c.tenant == event.tenantid, c.agent == event.agentid]
+        if event.sessionid is not None:
+            address.append(c.session_id == event.sessionid)
+        if event.data.users == "own":
+            address.append(c.user_id == (event.userid or ""))
+        if table is work.tables.records:
+            address.append(c.hidden == 0)
+        await work.connection.execute(update(table).where(*address).values(changes))
+
+
+async def _hide(work: Work, entry: Entry, event: RecordsRemovedEvent, ids: Sequence[str]) -> None:
+    c = work.tables.records.c
+    rows = await work.stored([(event.tenantid, event.agentid, i) for i in ids], c.hidden == 0)
+    for row in rows:
+        work.count((row.tenant, row.agent, row.session_id, row.user_id), visible=-1)
+    for chunk in chunks([row.record_id for row in rows], _CHUNK):
+        await work.connection.execute(
+            update(work.tables.records)
+            .where(c.tenant == event.tenantid, c.agent == event.agentid, c.record_id.in_(chunk))
+            .values(hidden=1, hidden_at=entry.offset, hidden_ms=entry.recorded_ms)
+        )
+
+
+async def _flag(work: Work, event: AgentEvent, record_id: str) -> None:
+    c = work.tables.records.c
+    await work.connection.execute(
+        update(work.tables.records)
+        .where(c.tenant == event.tenantid, c.agent == event.agentid, c.record_id == record_id)
+        .values(marked=1)
+    )
+
+
+async def remove(work: Work, tenant: str, agent: str, event_id: str) -> None:
+    """Take a mark back, if there is one under this id. Costs what it had hidden."""
+    m, t = work.tables.marks, work.tables.targets
+    key = and_(m.c.tenant == tenant, m.c.agent == agent, m.c.event_id == event_id)
+    old = (await work.connection.execute(select(m.c.kind, m.c.scope, m.c.position).where(key))).one_or_none()
+    if old is None:
+        return
+    await work.connection.execute(delete(t).where(t.c.tenant == tenant, t.c.agent == agent, t.c.event_id == event_id))
+    await work.connection.execute(delete(m).where(key))
+    if old.kind in {"cleared", "removed"} and old.scope in HIDING:
+        await _rehide(work, tenant, agent, old.position)
+
+
+async def _rehide(work: Work, tenant: str, agent: str, taken_back: int) -> None:
+    """Find the next mark that hides what the mark at ``taken_back`` had hidden; without one it is visible again."""
+    c = work.tables.records.c
+    clears = await _clears(work, tenant, agent)
+    after = -1
+    while True:
+        rows = (
+            await work.connection.execute(
+                select(c.record_id, c.session_id, c.user_id, c.position)
+                .where(c.tenant == tenant, c.agent == agent, c.hidden == ONE)
+                .where(c.hidden_at == taken_back, c.position > after)
+                .order_by(c.position)
+                .limit(_REHIDE)
+            )
+        ).all()
+        if not rows:
+            return
+        after = rows[-1].position
+        removals = await _removals(work, tenant, agent, [row.record_id for row in rows])
+        changes = []
+        for row in rows:
+            hiding = [m for m in removals.get(row.record_id, []) if m.position > row.position]
+            hiding += [m for m in clears if _covers(m, row)]
+            first = min(hiding, key=lambda m: m.position, default=None)
+            if first is None:
+                work.count((tenant, agent, row.session_id, row.user_id), visible=1)
+            changes.append(
+                {
+                    "id": row.record_id,
+                    "to": int(first is not None),
+                    "at": first and first.position,
+                    "ms": first and first.recorded_ms,
+                }
+            )
+        await work.connection.execute(
+            update(work.tables.records)
+            .where(c.tenant == tenant, c.agent == agent, c.record_id == bindparam("id"))
+            .values(hidden=bindparam("to"), hidden_at=bindparam("at"), hidden_ms=bindparam("ms")),
+            changes,
+        )
+
+
+def _covers(clear: Row[Any], row: Row[Any]) -> bool:
+    return (
+        clear.position > row.position
+        and clear.session_id in {"", row.session_id}
+        and (clear.users == "all" or clear.user_id == row.user_id)
+    )
+
+
+async def _clears(work: Work, tenant: str, agent: str) -> Sequence[Row[Any]]:
+    c = work.tables.marks.c
+    query = select(c.session_id, c.user_id, c.users, c.position, c.recorded_ms).where(
+        c.tenant == tenant, c.agent == agent, c.kind == "cleared", c.scope.in_(HIDING)
+    )
+    return (await work.connection.execute(query)).all()
+
+
+async def _removals(work: Work, tenant: str, agent: str, ids: Sequence[str]) -> dict[str, list[Row[Any]]]:
+    c = work.tables.targets.c
+    found: dict[str, list[Row[Any]]] = {}
+    for chunk in chunks(ids, _CHUNK):
+        query = select(c.record_id, c.position, c.recorded_ms).where(
+            c.tenant == tenant, c.agent == agent, c.kind == "removed", c.scope.in_(HIDING), c.record_id.in_(chunk)
+        )
+        for row in await work.connection.execute(query):
+            found.setdefault(row.record_id, []).append(row)
+    return found

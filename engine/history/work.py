@@ -1,0 +1,190 @@
+"""What the parts of one transaction share, and the statements that they build on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Row, Table, delete, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from engramlog.engine.history.database import Database
+from engramlog.engine.history.tables import Tables
+
+RecordKey = tuple[str, str, str]
+"""Tenant, agent, record id."""
+
+Address = tuple[str, str, str, str]
+"""Tenant, agent, session or '', user or ''."""
+
+T = TypeVar("T")
+
+RECORD, EVENT = 0, 1
+"""What an id in the table of erased ids is."""
+
+_CHUNK = 300  # 3 parameters each, below the 999 that any SQLite takes
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """Inserts many rows fast: ``executemany`` on SQLite, one statement over arrays on PostgreSQL."""
+
+    database: Database
+    statement: str
+
+    @classmethod
+    def into(
+        cls, database: Database, table: Table, columns: Mapping[str, str], *, zero: str = "", conflict: str
+    ) -> "Bulk":
+        """Prepare an insert.
+
+        Args:
+            database: The database.
+            table: Where to.
+            columns: Columns that get values, with their PostgreSQL types.
+            zero: Columns that get 0, separated by commas.
+            conflict: What stands behind ON CONFLICT.
+        """
+        names = ", ".join(columns) + (f", {zero}" if zero else "")
+        zeros = ", 0" * (zero.count(",") + 1) if zero else ""
+        if database.is_sqlite:
+            values = f"VALUES ({', '.join('?' * len(columns))}{zeros})"
+        else:
+            arrays = ", ".join(f"%s::{kind}[]" for kind in columns.values())
+            values = f"SELECT u.*{zeros} FROM unnest({arrays}) AS u"
+        return cls(database, f"INSERT INTO {table.name} ({names}) {values} ON CONFLICT {conflict}")
+
+    async def __call__(self, connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Insert the rows.
+
+        Returns:
+            How many rows were inserted or updated.
+        """
+        if not rows:
+            return 0
+        if self.database.is_sqlite:
+            return (await connection.exec_driver_sql(self.statement, list(rows))).rowcount
+        arrays = tuple(list(column) for column in zip(*rows, strict=True))
+        return (await connection.exec_driver_sql(self.statement, arrays)).rowcount
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """The prepared inserts of a version.
+
+    Attributes:
+        records: Records that do not exist yet; rows as in :data:`RECORD_COLUMNS`.
+        sessions: Adds to the counts of sessions.
+    """
+
+    records: Bulk
+    sessions: Bulk
+
+    @classmethod
+    def of(cls, database: Database, tables: Tables) -> "Statements":
+        """Prepare them."""
+        sessions = tables.sessions.name
+        return cls(
+            records=Bulk.into(
+                database,
+                tables.records,
+                RECORD_COLUMNS,
+                zero="hidden, marked",
+                conflict="(tenant, agent, record_id) DO NOTHING",
+            ),
+            sessions=Bulk.into(
+                database,
+                tables.sessions,
+                dict.fromkeys(("tenant", "agent", "session_id", "user_id"), "text")
+                | dict.fromkeys(("records", "visible"), "bigint"),
+                conflict="(tenant, agent, session_id, user_id) DO UPDATE SET "
+                f"records = {sessions}.records + excluded.records, visible = {sessions}.visible + excluded.visible",
+            ),
+        )
+
+
+RECORD_COLUMNS: Mapping[str, str] = {
+    "tenant": "text",
+    "agent": "text",
+    "record_id": "text",
+    "session_id": "text",
+    "user_id": "text",
+    "position": "bigint",
+    "recorded_ms": "bigint",
+    "happened_us": "bigint",
+    "body": "bytea",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One transaction over one run.
+
+    Attributes:
+        connection: The transaction.
+        database: Its database.
+        tables: The tables of the version.
+        statements: Its prepared inserts.
+        partition: The run's partition.
+        partitions: Number of partitions of the topic.
+        erasing: Tenants of the run that have a ledger: for them, ids are looked up before they are taken.
+        counts: Changes of sessions' counts (records, visible) that are not yet written.
+    """
+
+    connection: AsyncConnection
+    database: Database
+    tables: Tables
+    statements: Statements
+    partition: int
+    partitions: int
+    erasing: set[str]
+    counts: dict[Address, list[int]] = field(default_factory=dict)
+
+    def count(self, address: Address, *, records: int = 0, visible: int = 0) -> None:
+        """Note a change; zeros make the session known."""
+        change = self.counts.setdefault(address, [0, 0])
+        change[0] += records
+        change[1] += visible
+
+    async def write_counts(self) -> None:
+        """Write the noted changes."""
+        if self.counts:
+            rows = [(*address, records, visible) for address, (records, visible) in self.counts.items()]
+            self.counts.clear()
+            await self.statements.sessions(self.connection, rows)
+
+    async def stored(self, keys: Sequence[RecordKey], *where: ColumnElement[bool]) -> list[Row[Any]]:
+        """The rows of these records that exist: key, ``session_id``, ``user_id``, ``position``, ``hidden``."""
+        c = self.tables.records.c
+        found: list[Row[Any]] = []
+        for chunk in chunks(keys, _CHUNK):
+            query = select(c.tenant, c.agent, c.record_id, c.session_id, c.user_id, c.position, c.hidden).where(
+                tuple_(c.tenant, c.agent, c.record_id).in_(chunk), *where
+            )
+            found += (await self.connection.execute(query)).all()
+        return found
+
+    async def delete_records(self, rows: Sequence[Row[Any]]) -> None:
+        """Delete records as :meth:`stored` gave them, and note the counts."""
+        c = self.tables.records.c
+        for row in rows:
+            self.count((row.tenant, row.agent, row.session_id, row.user_id), records=-1, visible=row.hidden - 1)
+        for chunk in chunks([(row.tenant, row.agent, row.record_id) for row in rows], _CHUNK):
+            condition = tuple_(c.tenant, c.agent, c.record_id).in_(chunk)
+            await self.connection.execute(delete(self.tables.records).where(condition))
+
+    async def erased(self, what: int, keys: Sequence[RecordKey]) -> set[RecordKey]:
+        """Which of these ids were erased."""
+        c = self.tables.erased.c
+        found: set[RecordKey] = set()
+        for chunk in chunks([key for key in keys if key[0] in self.erasing], _CHUNK):
+            query = select(c.tenant, c.agent, c.id).where(c.what == what, tuple_(c.tenant, c.agent, c.id).in_(chunk))
+            found |= {(row.tenant, row.agent, row.id) for row in await self.connection.execute(query)}
+        return found
+
+
+def chunks(items: Sequence[T], size: int) -> Iterator[list[T]]:
+    """Cut a sequence into lists of at most ``size``."""
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk
