@@ -1,0 +1,1 @@
+"""The consumers: FastStream subscribers, one a file, and the delivery that they share."""

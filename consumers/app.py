@@ -39,16 +39,18 @@ class Consumers:
             raise ConfigurationError(f"unknown consumer {', '.join(unknown)}; there are {', '.join(CONSUMERS)}")
         self._settings = settings
         self._names = tuple(dict.fromkeys(names))
-        self._history = History(settings.effective_history_url())
         self._deliveries: list[Delivers] = []
         self._broker: KafkaBroker | None = None
+        self._history: History | None = None
 
     async def __aenter__(self) -> Self:
         cluster = (await inspect_topics(self._settings.kafka())).require()
+        topics = Topics(self._settings.prefix, cluster.partitions)
+        self._history = History(self._settings.effective_history_url(), topics=topics)
+        self._broker = _broker(self._settings, ".".join(self._names))
         try:
             await self._history.start()
-            self._broker = _broker(self._settings, ".".join(self._names))
-            wiring = Wiring(self._settings, cluster, Topics(self._settings.prefix), self._broker, self._history)
+            wiring = Wiring(self._settings, cluster, topics, self._broker, self._history)
             self._deliveries = [CONSUMERS[name](wiring) for name in self._names]
             await self._broker.start()
         except BaseException:
@@ -67,7 +69,8 @@ class Consumers:
             await delivery.stop()
         if self._broker is not None:
             await self._broker.stop()
-        await self._history.stop()
+        if self._history is not None:
+            await self._history.stop()
 
 
 def _broker(settings: Settings, client_id: str) -> KafkaBroker:

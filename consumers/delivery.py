@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
@@ -32,7 +32,7 @@ from engramlog.schemas.errors import Fenced, InvalidEvent, Permanent, Transient,
 from engramlog.schemas.keys import parse_key, partition_for
 
 _log = logging.getLogger(__name__)
-Message = ConsumerRecord[Any, Any]
+Message: TypeAlias = "ConsumerRecord[Any, Any]"
 
 RETRIES_S = (0.1, 0.4, 1.5)
 """Pauses between the tries of one run, before its partition is closed."""
@@ -99,6 +99,7 @@ class Delivery(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's l
     _closed: set[TopicPartition] = field(default_factory=set)
     _reopening: asyncio.Task[None] | None = None
     _committed_at: float = 0.0
+    _stopping: bool = False
 
     # -- assignment --------------------------------------------------------------------------------------------------
 
@@ -114,7 +115,8 @@ class Delivery(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's l
             await self._open(partition)
 
     async def stop(self) -> None:
-        """Stop trying to open partitions."""
+        """Take no more messages; the run under way is finished by whoever stops the broker."""
+        self._stopping = True
         if self._reopening is not None:
             self._reopening.cancel()
             with suppress(asyncio.CancelledError):
@@ -136,11 +138,12 @@ class Delivery(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's l
         except IllegalStateError:  # revoked in the meantime
             self._closed.discard(partition)
         except (Transient, Permanent, KafkaError, OSError) as error:
-            _log.error("%s-%d is not processed: %s", partition.topic, partition.partition, error)  # noqa: TRY400
+            _log.error("%s-%d is not processed: %s", partition.topic, partition.partition, error)
             self._close(partition, rewind_to=None)
         else:
             self._next[partition] = expected
             self._closed.discard(partition)
+            _log.info("%s-%d is open at offset %d", partition.topic, partition.partition, expected)
 
     def _close(self, partition: TopicPartition, *, rewind_to: int | None) -> None:
         assert self.consumer is not None
@@ -164,6 +167,8 @@ class Delivery(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's l
     async def __call__(self, message: KafkaMessage) -> None:
         """Handle one batch: runs of messages, each of one partition."""
         for (topic, partition), group in groupby(message.raw_message, key=lambda m: (m.topic, m.partition)):
+            if self._stopping:
+                return
             await self._deliver(TopicPartition(topic, partition), list(group))
         await self._commit(message)
 
@@ -182,7 +187,7 @@ class Delivery(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's l
             self._next.pop(partition, None)
             await self._open(partition)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be skipped
-            _log.error(  # noqa: TRY400 - the trace is for faults of ours only
+            _log.error(
                 "%s-%d halts at offset %d: %s",
                 *(partition.topic, partition.partition, expected, error),
                 exc_info=None if isinstance(error, (Transient, KafkaError)) else error,

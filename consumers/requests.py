@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
@@ -23,7 +23,7 @@ from engramlog.schemas.codec import Codec, replies_codec
 from engramlog.schemas.errors import InvalidEvent, TooLarge
 
 _log = logging.getLogger(__name__)
-Message = ConsumerRecord[Any, Any]
+Message: TypeAlias = "ConsumerRecord[Any, Any]"
 Handler = Callable[..., Awaitable[q.Reply]]
 
 MAX_AT_ONCE = 4_096
@@ -77,6 +77,7 @@ class Requests(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's l
     _next: dict[TopicPartition, int] = field(default_factory=dict)
     _committed: dict[TopicPartition, int] = field(default_factory=dict)
     _committed_at: float = 0.0
+    _stopping: bool = False
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """Commit what is done; what is under way is still answered."""
@@ -89,7 +90,8 @@ class Requests(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's l
         """Nothing to prepare."""
 
     async def stop(self) -> None:
-        """Finish what is under way, for a few seconds, and commit."""
+        """Take no more, finish what is under way, for a few seconds, and commit."""
+        self._stopping = True
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_STOP_S)
         for task in self._tasks:
@@ -100,6 +102,8 @@ class Requests(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's l
     async def __call__(self, message: KafkaMessage) -> None:
         """Start a task for each request of a batch; wait while too many are under way."""
         for request in message.raw_message:
+            if self._stopping:  # not committed: another process answers it
+                return
             partition = TopicPartition(request.topic, request.partition)
             self._open.setdefault(partition, set()).add(request.offset)
             self._next[partition] = request.offset + 1
@@ -115,7 +119,7 @@ class Requests(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's l
     async def _serve(self, request: Message, partition: TopicPartition) -> None:
         try:
             await self._answer(request)
-        except Exception:
+        except Exception:  # noqa: BLE001 - logged; one request must not stop the others
             _log.exception("the request at %s@%d was not answered", partition, request.offset)
         finally:
             self._room.release()

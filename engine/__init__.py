@@ -1,0 +1,1 @@
+"""The engine: projections, answers and the client. Knows neither FastStream nor, but for the client, Kafka."""

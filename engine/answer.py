@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from engramlog.engine.history import History, Read
 from engramlog.engine.positions import PositionWatch
 from engramlog.schemas import queries as q
-from engramlog.schemas.errors import EngramlogError, Permanent, Transient
+from engramlog.schemas.errors import Permanent, Transient
 
 _log = logging.getLogger(__name__)
 
@@ -51,10 +51,7 @@ class Answers:
             return _failure("unavailable", f"{error}; try again")
         except Permanent as error:
             return _failure("bad_request", str(error))
-        except EngramlogError:
-            _log.exception("query %s failed", query.id)
-            return _failure("internal", f"query {query.id} failed; the engine's log has the reason")
-        except Exception:
+        except Exception:  # noqa: BLE001 - logged; a fault of ours must not leave the caller waiting
             _log.exception("query %s failed", query.id)
             return _failure("internal", f"query {query.id} failed; the engine's log has the reason")
         if isinstance(query.data, q.RecordQuery) and isinstance(read.answer, q.RecordsAnswer):

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import for_code
 from aiokafka.errors import TopicAlreadyExistsError as AlreadyExists
+from aiokafka.errors import for_code
 
 from engramlog.engine.client.connection import KafkaConfig, kafka_errors
 from engramlog.schemas.errors import ConfigurationError
@@ -161,6 +161,4 @@ def _state(spec: TopicSpec, described: dict[str, object] | None, config: dict[st
             )
         else:
             remarks.append(f"{name}={actual}, the table says {wanted}")
-    return TopicState(
-        spec, len(partitions), len(partitions[0]["replicas"]), config, tuple(problems), tuple(remarks)
-    )
+    return TopicState(spec, len(partitions), len(partitions[0]["replicas"]), config, tuple(problems), tuple(remarks))

@@ -75,9 +75,7 @@ class MemoryClient:
         timeout_s: Default limit of a call, in seconds.
     """
 
-    def __init__(
-        self, kafka: KafkaConfig | str, *, source: str = "engramlog/client", timeout_s: float = 10.0
-    ) -> None:
+    def __init__(self, kafka: KafkaConfig | str, *, source: str = "engramlog/client", timeout_s: float = 10.0) -> None:
         self._kafka = KafkaConfig(kafka) if isinstance(kafka, str) else kafka
         self._topics = Topics(self._kafka.prefix)
         self._source = source
@@ -206,9 +204,7 @@ class MemoryClient:
         pages: list[tuple[q.ContextRecord, ...]] = []
         page: q.Page | None = None
         while True:
-            query = _query(
-                q.HistoryQuery, scope, window=window, keep_rate=keep_rate, as_of=as_of, page=page
-            )
+            query = _query(q.HistoryQuery, scope, window=window, keep_rate=keep_rate, as_of=as_of, page=page)
             answer, seen = await self._ask(scope, query, q.HistoryAnswer, min_positions, timeout_s)
             pages.append(answer.records)
             page = answer.next_page
@@ -284,7 +280,7 @@ class MemoryClient:
             data=query.model_copy(
                 update={
                     "timeout_ms": max(1, min(600_000, int(limit_s * 1000))),
-                    "min_positions": tuple(q.Reached(topic=p.topic, partition=p.partition, offset=p.offset) for p in wanted),
+                    "min_positions": tuple(_reached(p) for p in wanted),
                 }
             ),
         )
@@ -365,6 +361,10 @@ async def _deadline(limit_s: float, message: str) -> AsyncIterator[None]:
         if not timeout.expired():
             raise
         raise DeadlineExceeded(f"{message} ({limit_s:g} s)") from None
+
+
+def _reached(position: Position) -> q.Reached:
+    return q.Reached(topic=position.topic, partition=position.partition, offset=position.offset)
 
 
 Q = TypeVar("Q", bound=q.Query)
