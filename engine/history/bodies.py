@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from engramlog.engine.history.tables import Tables
+from engramlog.engine.history.tables import AnyRow, Tables
 from engramlog.engine.history.window import View
 from engramlog.schemas.codec import records_codec
 from engramlog.schemas.queries import Invalidation, StoredRecord
@@ -35,7 +34,7 @@ async def load(
     return found
 
 
-def _stored(row: Row[Any], view: View, marks: dict[str, Row[Any]]) -> StoredRecord:
+def _stored(row: AnyRow, view: View, marks: dict[str, AnyRow]) -> StoredRecord:
     record = records_codec().decode(row.body).data
     corrected, invalidated = marks.get("corrected"), marks.get("invalidated")
     if corrected is not None:
@@ -58,7 +57,7 @@ def _stored(row: Row[Any], view: View, marks: dict[str, Row[Any]]) -> StoredReco
 
 async def _marks(
     connection: AsyncConnection, tables: Tables, scope: Scope, positions: dict[str, int], view: View
-) -> dict[str, dict[str, Row[Any]]]:
+) -> dict[str, dict[str, AnyRow]]:
     """The last correction and invalidation of each record, within the view and later than the record itself."""
     t, m = tables.targets.c, tables.marks.c
     where = [
@@ -77,7 +76,7 @@ async def _marks(
         .join(tables.marks, (m.tenant == t.tenant) & (m.agent == t.agent) & (m.event_id == t.event_id))
         .where(*where, t.position.in_(last))
     )
-    found: dict[str, dict[str, Row[Any]]] = {}
+    found: dict[str, dict[str, AnyRow]] = {}
     for row in await connection.execute(query):
         if row.position > positions[row.record_id]:
             found.setdefault(row.record_id, {})[row.kind] = row

@@ -124,8 +124,8 @@ class Database:
         """
         if self.is_sqlite:
             async with mapped(), self._writer.connect() as connection:
-                raw = await connection.get_raw_connection()
-                await raw.driver_connection.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
+                driver: Any = (await connection.get_raw_connection()).driver_connection
+                await driver.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def placeholders(self, statement: str) -> str:
         """A statement written with ``?`` in the driver's style."""

@@ -8,8 +8,9 @@ A mark that is sent again counts at its later place; a tombstone takes it back.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Row, and_, bindparam, delete, select, update
+from sqlalchemy import and_, bindparam, delete, select, update
 
+from engramlog.engine.history.tables import AnyRow
 from engramlog.engine.history.window import ONE
 from engramlog.engine.history.work import EVENT, RECORD, Work, chunks
 from engramlog.engine.log import Entry
@@ -29,7 +30,7 @@ _REHIDE = 1_000
 
 
 def kind_of(event: AgentEvent) -> str:
-    """The short name that a mark is stored under: ``cleared``, ``removed``, ``corrected``, …"""
+    """The short name that a mark is stored under: ``cleared``, ``removed``, ``corrected`` and so on."""
     return str(type(event).model_fields["type"].default).split(".")[-2]
 
 
@@ -187,7 +188,7 @@ async def _rehide(work: Work, tenant: str, agent: str, taken_back: int) -> None:
         )
 
 
-def _covers(clear: Row[Any], row: Row[Any]) -> bool:
+def _covers(clear: AnyRow, row: AnyRow) -> bool:
     return (
         clear.position > row.position
         and clear.session_id in {"", row.session_id}
@@ -195,7 +196,7 @@ def _covers(clear: Row[Any], row: Row[Any]) -> bool:
     )
 
 
-async def _clears(work: Work, tenant: str, agent: str) -> Sequence[Row[Any]]:
+async def _clears(work: Work, tenant: str, agent: str) -> Sequence[AnyRow]:
     c = work.tables.marks.c
     query = select(c.session_id, c.user_id, c.users, c.position, c.recorded_ms).where(
         c.tenant == tenant, c.agent == agent, c.kind == "cleared", c.scope.in_(HIDING)
@@ -203,9 +204,9 @@ async def _clears(work: Work, tenant: str, agent: str) -> Sequence[Row[Any]]:
     return (await work.connection.execute(query)).all()
 
 
-async def _removals(work: Work, tenant: str, agent: str, ids: Sequence[str]) -> dict[str, list[Row[Any]]]:
+async def _removals(work: Work, tenant: str, agent: str, ids: Sequence[str]) -> dict[str, list[AnyRow]]:
     c = work.tables.targets.c
-    found: dict[str, list[Row[Any]]] = {}
+    found: dict[str, list[AnyRow]] = {}
     for chunk in chunks(ids, _CHUNK):
         query = select(c.record_id, c.position, c.recorded_ms).where(
             c.tenant == tenant, c.agent == agent, c.kind == "removed", c.scope.in_(HIDING), c.record_id.in_(chunk)

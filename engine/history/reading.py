@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Row, func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from engramlog.engine.history.bodies import instant, load
-from engramlog.engine.history.tables import Tables
+from engramlog.engine.history.tables import AnyRow, Tables
 from engramlog.engine.history.window import Cut, View, rows_in, spanned, streams_of, users_of
 from engramlog.schemas.queries import (
     ContextRecord,
@@ -53,10 +53,10 @@ class _Source:
     view: View
     streams: list[ColumnElement[bool]]
 
-    async def rows(self, cut: Cut) -> list[Row[Any]]:
+    async def rows(self, cut: Cut) -> list[AnyRow]:
         return await rows_in(self.connection, self.tables.records, self.streams, self.view, cut)
 
-    async def stored(self, rows: Sequence[Row[Any]]) -> list[StoredRecord]:
+    async def stored(self, rows: Sequence[AnyRow]) -> list[StoredRecord]:
         ids = [row.record_id for row in rows]
         found = await load(self.connection, self.tables, self.scope, ids, self.view)
         return [found[i] for i in ids]
@@ -161,7 +161,7 @@ async def _fill(
         before = fitting[-1].position
 
 
-def _fitting(rows: Sequence[Row[Any]], room: int, *, any_way: bool) -> Sequence[Row[Any]]:
+def _fitting(rows: Sequence[AnyRow], room: int, *, any_way: bool) -> Sequence[AnyRow]:
     """The first rows whose bodies may fit, so that no more are loaded than a page can hold."""
     for n, row in enumerate(rows):
         room -= row.size
@@ -223,7 +223,7 @@ async def _sizes(connection: AsyncConnection, tables: Tables, scope: Scope, ids:
     found: dict[str, int] = {}
     for i in range(0, len(ids), 500):
         query = select(c.record_id, func.length(c.body)).where(*where, c.record_id.in_(ids[i : i + 500]))
-        found |= {record_id: size for record_id, size in await connection.execute(query)}
+        found.update((row[0], row[1]) for row in await connection.execute(query))
     return found
 
 

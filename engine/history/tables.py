@@ -5,10 +5,14 @@ SQLite and PostgreSQL. Positions are offsets in the agent's own partition of ``m
 """
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, SmallInteger, Table, Text, text
+from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, Row, SmallInteger, Table, Text, text
 
 PROJECTION = "history"
+
+AnyRow = Row[*tuple[Any, ...]]
+"""A row of any width."""
 
 
 def _text(name: str, *, key: bool = False) -> Column[str]:

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, Table, and_, func, literal_column, or_, select, union_all
+from sqlalchemy import ColumnElement, Select, Table, and_, func, literal_column, or_, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from engramlog.engine.history.tables import Tables
+from engramlog.engine.history.tables import AnyRow, Tables
 from engramlog.schemas.queries import HistoryQuery
 from engramlog.schemas.scope import Scope
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-ONE = literal_column("1")
+ONE: ColumnElement[int] = literal_column("1")
 """Written out, so that SQLite can use the partial index of hidden rows."""
 
 _MERGED = 50  # streams in one statement
@@ -45,7 +45,7 @@ class View:
     def of(cls, query: HistoryQuery) -> "View":
         """The point of view of a query: its ``as_of``, within the snapshot that its first page had read."""
         as_of = query.as_of
-        ats = [a for a in (query.page and query.page.as_of, as_of and as_of.offset) if a is not None]
+        ats = [a for a in (query.page.as_of if query.page else None, as_of.offset if as_of else None) if a is not None]
         return cls(
             at=min(ats, default=None),
             ms=(as_of.recorded - EPOCH) // timedelta(milliseconds=1) if as_of and as_of.recorded else None,
@@ -138,9 +138,9 @@ class Cut:
 
 async def rows_in(
     connection: AsyncConnection, table: Table, streams: Sequence[ColumnElement[bool]], view: View, cut: Cut
-) -> list[Row[Any]]:
+) -> list[AnyRow]:
     """The first rows of a cut, in its order: ``position``, ``record_id``, ``recorded_ms``, ``size`` of the body."""
-    found: list[Row[Any]] = []
+    found: list[AnyRow] = []
     for i in range(0, len(streams), _MERGED):
         query = _merged(table, streams[i : i + _MERGED], view, cut)
         found += (await connection.execute(query)).all()

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Row, Table, delete, select, tuple_
+from sqlalchemy import ColumnElement, Table, delete, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from engramlog.engine.history.database import Database
-from engramlog.engine.history.tables import Tables
+from engramlog.engine.history.tables import AnyRow, Tables
 
 RecordKey = tuple[str, str, str]
 """Tenant, agent, record id."""
@@ -51,7 +51,7 @@ class Bulk:
             values = f"VALUES ({', '.join('?' * len(columns))}{zeros})"
         else:
             arrays = ", ".join(f"%s::{kind}[]" for kind in columns.values())
-            values = f"SELECT u.*{zeros} FROM unnest({arrays}) AS u"
+            values = f"SELECT u.*{zeros} FROM unnest({arrays}) AS u"  # noqa: S608 - our own names only
         return cls(database, f"INSERT INTO {table.name} ({names}) {values} ON CONFLICT {conflict}")
 
     async def __call__(self, connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]) -> int:
@@ -153,10 +153,10 @@ class Work:
             self.counts.clear()
             await self.statements.sessions(self.connection, rows)
 
-    async def stored(self, keys: Sequence[RecordKey], *where: ColumnElement[bool]) -> list[Row[Any]]:
+    async def stored(self, keys: Sequence[RecordKey], *where: ColumnElement[bool]) -> list[AnyRow]:
         """The rows of these records that exist: key, ``session_id``, ``user_id``, ``position``, ``hidden``."""
         c = self.tables.records.c
-        found: list[Row[Any]] = []
+        found: list[AnyRow] = []
         for chunk in chunks(keys, _CHUNK):
             query = select(c.tenant, c.agent, c.record_id, c.session_id, c.user_id, c.position, c.hidden).where(
                 tuple_(c.tenant, c.agent, c.record_id).in_(chunk), *where
@@ -164,7 +164,7 @@ class Work:
             found += (await self.connection.execute(query)).all()
         return found
 
-    async def delete_records(self, rows: Sequence[Row[Any]]) -> None:
+    async def delete_records(self, rows: Sequence[AnyRow]) -> None:
         """Delete records as :meth:`stored` gave them, and note the counts."""
         c = self.tables.records.c
         for row in rows:
