@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import func, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, func, select
 
 from engramlog.engine.history.tables import AnyRow, Tables
 from engramlog.engine.history.window import View
@@ -16,8 +15,8 @@ _CHUNK = 500
 _CHANGING = ("corrected", "invalidated")
 
 
-async def load(
-    connection: AsyncConnection, tables: Tables, scope: Scope, ids: Sequence[str], view: View
+def load(
+    connection: Connection, tables: Tables, scope: Scope, ids: Sequence[str], view: View
 ) -> dict[str, StoredRecord]:
     """Records of the scope's agent by id, as the view has them. Visibility was checked by who found the ids."""
     c = tables.records.c
@@ -26,9 +25,9 @@ async def load(
         query = select(
             c.record_id, c.session_id, c.user_id, c.position, c.recorded_ms, c.hidden_at, c.hidden_ms, c.marked, c.body
         ).where(c.tenant == scope.tenant, c.agent == scope.agent, c.record_id.in_(ids[i : i + _CHUNK]))
-        rows = (await connection.execute(query)).all()
+        rows = (connection.execute(query)).all()
         marked = {row.record_id: row.position for row in rows if row.marked}
-        marks = await _marks(connection, tables, scope, marked, view) if marked else {}
+        marks = _marks(connection, tables, scope, marked, view) if marked else {}
         for row in rows:
             found[row.record_id] = _stored(row, view, marks.get(row.record_id, {}))
     return found
@@ -55,8 +54,8 @@ def _stored(row: AnyRow, view: View, marks: dict[str, AnyRow]) -> StoredRecord:
     )
 
 
-async def _marks(
-    connection: AsyncConnection, tables: Tables, scope: Scope, positions: dict[str, int], view: View
+def _marks(
+    connection: Connection, tables: Tables, scope: Scope, positions: dict[str, int], view: View
 ) -> dict[str, dict[str, AnyRow]]:
     """The last correction and invalidation of each record, within the view and later than the record itself."""
     t, m = tables.targets.c, tables.marks.c
@@ -68,7 +67,7 @@ async def _marks(
         *view.mark_limits(t),
     ]
     newest = select(func.max(t.position)).where(*where).group_by(t.record_id, t.kind)
-    last = list((await connection.execute(newest)).scalars())
+    last = list((connection.execute(newest)).scalars())
     if not last:
         return {}
     query = (
@@ -77,7 +76,7 @@ async def _marks(
         .where(*where, t.position.in_(last))
     )
     found: dict[str, dict[str, AnyRow]] = {}
-    for row in await connection.execute(query):
+    for row in connection.execute(query):
         if row.position > positions[row.record_id]:
             found.setdefault(row.record_id, {})[row.kind] = row
     return found

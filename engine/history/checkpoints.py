@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlalchemy import func, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, func, select, update
 
 from engramlog.engine.history.database import Database
 from engramlog.engine.history.tables import Tables
@@ -50,7 +49,9 @@ class LogEnd:
     end_offset: int
 
 
-async def open_checkpoint(database: Database, tables: Tables, log: LogEnd, *, clock: Callable[[], float]) -> int:
+def open_checkpoint(
+    connection: Connection, database: Database, tables: Tables, log: LogEnd, *, clock: Callable[[], float]
+) -> int:
     """The offset to go on at, see :meth:`History.open_partition`."""
     t = tables.checkpoints
     key = (t.c.projection == tables.projection) & (t.c.topic == log.topic) & (t.c.partition == log.partition)
@@ -63,16 +64,13 @@ async def open_checkpoint(database: Database, tables: Tables, log: LogEnd, *, cl
         "topic_id": log.topic_id,
         "updated_ms": round(clock() * 1000),
     }
-    async with database.write() as connection:
-        await connection.execute(database.insert(t).values(row).on_conflict_do_nothing())
-        found = (await connection.execute(select(t.c.next, t.c.cluster_id, t.c.topic_id).where(key))).one()
-        _check(database, tables, log, found=(found.next, found.cluster_id, found.topic_id))
-        learnt = {
-            "cluster_id": found.cluster_id or log.cluster_id,
-            "topic_id": found.topic_id or log.topic_id,
-        }
-        if learnt != {"cluster_id": found.cluster_id, "topic_id": found.topic_id}:
-            await connection.execute(update(t).where(key).values(learnt))
+    connection.execute(database.insert(t).values(row).on_conflict_do_nothing())
+    found = connection.execute(select(t.c.next, t.c.cluster_id, t.c.topic_id).where(key)).one()
+    _check(database, tables, log, found=(found.next, found.cluster_id, found.topic_id))
+    known = {"cluster_id": found.cluster_id, "topic_id": found.topic_id}
+    learnt = {"cluster_id": found.cluster_id or log.cluster_id, "topic_id": found.topic_id or log.topic_id}
+    if learnt != known:
+        connection.execute(update(t).where(key).values(learnt))
     return int(found.next)
 
 
@@ -93,14 +91,14 @@ def _check(database: Database, tables: Tables, log: LogEnd, *, found: tuple[int,
         )
 
 
-async def advance(connection: AsyncConnection, tables: Tables, run: Run, *, clock: Callable[[], float]) -> None:
+def advance(connection: Connection, tables: Tables, run: Run, *, clock: Callable[[], float]) -> None:
     """Move the checkpoint over a run; holds its row's lock until the transaction ends.
 
     Raises:
         Fenced: The checkpoint is not where the run begins: another owner was here, or it was never opened.
     """
     t = tables.checkpoints
-    moved = await connection.execute(
+    moved = connection.execute(
         update(t)
         .where(
             t.c.projection == tables.projection,
@@ -117,20 +115,20 @@ async def advance(connection: AsyncConnection, tables: Tables, run: Run, *, cloc
         )
 
 
-async def next_offset(connection: AsyncConnection, tables: Tables, topic: str, partition: int) -> int:
+def next_offset(connection: Connection, tables: Tables, topic: str, partition: int) -> int:
     """The checkpoint of a partition; 0: never opened."""
     t = tables.checkpoints
-    found = await connection.execute(
+    found = connection.execute(
         select(t.c.next).where(t.c.projection == tables.projection, t.c.topic == topic, t.c.partition == partition)
     )
     return int(found.scalar_one_or_none() or 0)
 
 
-async def all_checkpoints(connection: AsyncConnection, tables: Tables) -> list[Checkpoint]:
+def all_checkpoints(connection: Connection, tables: Tables) -> list[Checkpoint]:
     """Every checkpoint of this version, by topic and partition."""
     t, r = tables.checkpoints, tables.refused
     refused = select(func.count()).where(r.c.topic == t.c.topic, r.c.partition == t.c.partition).scalar_subquery()
-    found = await connection.execute(
+    found = connection.execute(
         select(t.c.topic, t.c.partition, t.c.next, t.c.updated_ms, refused)
         .where(t.c.projection == tables.projection)
         .order_by(t.c.topic, t.c.partition)

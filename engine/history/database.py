@@ -1,21 +1,32 @@
-"""Connections and transactions: one writer and several readers, the same for SQLite and PostgreSQL."""
+"""Connections and transactions: one writer and several readers, the same for SQLite and PostgreSQL.
 
+Drivers are used synchronously, in threads that belong to the database: a transaction is one function that runs in one
+of them. An asynchronous driver of SQLite is threads as well, but hops between them several times a statement.
+"""
+
+import asyncio
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
-from sqlalchemy import event, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from engramlog.engine.history.errors import mapped
 from engramlog.engine.history.tables import PROJECTION, Tables
 from engramlog.schemas.errors import ConfigurationError
 
-_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+T = TypeVar("T")
+
+_DRIVERS = {
+    "sqlite": "sqlite+pysqlite",
+    "sqlite+aiosqlite": "sqlite+pysqlite",
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+}
 _WRITE = "BEGIN IMMEDIATE"
 
 
@@ -32,7 +43,7 @@ def full_url(url: str) -> URL:
     parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
     if parsed.drivername not in _DRIVERS.values():
         raise ConfigurationError(f"no support for {parsed.drivername!r}; write sqlite:///file or postgresql://…")
-    if parsed.drivername == "sqlite+aiosqlite" and parsed.database in {None, "", ":memory:"}:
+    if parsed.drivername == "sqlite+pysqlite" and parsed.database in {None, "", ":memory:"}:
         raise ConfigurationError("a SQLite history needs a file (sqlite:///file): readers have their own connections")
     return parsed
 
@@ -42,8 +53,8 @@ class Database:
 
     Args:
         url: Where it is.
-        timeout_s: How long to wait for a lock, a free connection or a PostgreSQL statement.
-        readers: How many readers at once.
+        timeout_s: How long to wait for a lock, a free connection or a reading PostgreSQL statement.
+        readers: How many reads at once.
     """
 
     def __init__(self, url: str, *, timeout_s: float, readers: int) -> None:
@@ -52,27 +63,30 @@ class Database:
         self.insert = sqlite.insert if self.is_sqlite else postgresql.insert
         self._timeout_s = timeout_s
         self._timeout_ms = round(timeout_s * 1000)
+        self._readers = readers
         self._writer = self._engine(connections=1, begin=_WRITE, isolation="READ COMMITTED")
         self._reader = self._engine(connections=readers, begin="BEGIN", isolation="REPEATABLE READ")
+        self._writing: ThreadPoolExecutor | None = None
+        self._reading: ThreadPoolExecutor | None = None
 
     def __str__(self) -> str:
         return self.url.render_as_string(hide_password=True)
 
-    def _engine(self, *, connections: int, begin: str, isolation: str) -> AsyncEngine:
+    def _engine(self, *, connections: int, begin: str, isolation: str) -> Engine:
         pool = {"pool_size": connections, "max_overflow": 0, "pool_timeout": self._timeout_s}
         if not self.is_sqlite:
             connect = {"connect_timeout": max(2, round(self._timeout_s)), "tcp_user_timeout": self._timeout_ms}
-            engine = create_async_engine(
+            engine = create_engine(
                 self.url, isolation_level=isolation, pool_pre_ping=True, connect_args=connect, **pool
             )
             # A writer may work for long (an erasure), but never waits for long; a reader does neither.
             limit = "lock_timeout" if begin == _WRITE else "statement_timeout"
-            event.listen(engine.sync_engine, "connect", self._preparing([f"SET {limit} = {self._timeout_ms}"]))
+            event.listen(engine, "connect", self._preparing([f"SET {limit} = {self._timeout_ms}"]))
             return engine
-        engine = create_async_engine(self.url, connect_args={"isolation_level": None}, **pool)
+        engine = create_engine(self.url, connect_args={"isolation_level": None, "check_same_thread": False}, **pool)
         pragmas = (f"busy_timeout={self._timeout_ms}", "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")
-        event.listen(engine.sync_engine, "connect", self._preparing([f"PRAGMA {pragma}" for pragma in pragmas]))
-        event.listen(engine.sync_engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+        event.listen(engine, "connect", self._preparing([f"PRAGMA {pragma}" for pragma in pragmas]))
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
         return engine
 
     def _preparing(self, statements: Sequence[str]) -> Callable[[Any, Any], None]:
@@ -86,53 +100,75 @@ class Database:
 
         return prepare
 
-    @asynccontextmanager
-    async def write(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that writes: committed at the end, rolled back by any exception.
+    def open(self) -> None:
+        """Make the threads; connections are made when they are needed."""
+        if self._writing is None:
+            self._writing = ThreadPoolExecutor(1, thread_name_prefix="history-write")
+            self._reading = ThreadPoolExecutor(self._readers, thread_name_prefix="history-read")
+
+    async def close(self) -> None:
+        """Let what runs come to its end, then close every connection."""
+        threads, self._writing, self._reading = (self._writing, self._reading), None, None
+        for pool in threads:
+            if pool is not None:
+                await asyncio.to_thread(pool.shutdown)
+        for engine in (self._reader, self._writer):  # the writer last: it empties SQLite's write-ahead log
+            await asyncio.to_thread(engine.dispose)
+
+    async def write(self, do: Callable[[Connection], T]) -> T:
+        """Run a function in a transaction that writes: committed at its end, rolled back by any exception.
+
+        A caller that is cancelled does not stop the function: whether it was committed, the checkpoint tells.
 
         Raises:
             StoreUnavailable: The database cannot be reached, or is locked for longer than we wait.
             Unprocessable: It cannot hold a value.
         """
-        async with mapped(), self._writer.begin() as connection:
-            yield connection
+        return await self._run(self._writing, self._writer, do)
 
-    @asynccontextmanager
-    async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that reads one snapshot.
+    async def read(self, do: Callable[[Connection], T]) -> T:
+        """Run a function in a transaction that reads one snapshot.
 
         Raises:
             StoreUnavailable: As for :meth:`write`.
         """
-        async with mapped(), self._reader.connect() as connection:
-            yield connection
+        return await self._run(self._reading, self._reader, do)
+
+    async def _run(self, threads: ThreadPoolExecutor | None, engine: Engine, do: Callable[[Connection], T]) -> T:
+        if threads is None:
+            raise RuntimeError("the history is not started")
+
+        def transaction() -> T:
+            with mapped(), engine.begin() as connection:
+                return do(connection)
+
+        return await asyncio.get_running_loop().run_in_executor(threads, transaction)
 
     async def create(self, tables: Tables, *, version: int) -> None:
         """Create what is missing. Several processes may do so at once."""
-        async with self.write() as connection:
+
+        def create(connection: Connection) -> None:
             if not self.is_sqlite:
                 lock = zlib.crc32(tables.projection.encode())
-                await connection.execute(text(f"SELECT pg_advisory_xact_lock({lock})"))
-            await connection.run_sync(tables.metadata.create_all)
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({lock})"))
+            tables.metadata.create_all(connection)
             row = {"name": PROJECTION, "active_version": version}
-            await connection.execute(self.insert(tables.projections).values(row).on_conflict_do_nothing())
+            connection.execute(self.insert(tables.projections).values(row).on_conflict_do_nothing())
+
+        await self.write(create)
 
     async def truncate_log(self) -> None:
         """Take deleted text out of SQLite's write-ahead log, as far as no reader is in the way.
 
         PostgreSQL's log and backups are its operator's.
         """
-        if self.is_sqlite:
-            async with mapped(), self._writer.connect() as connection:
-                driver: Any = (await connection.get_raw_connection()).driver_connection
-                await driver.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
+        if self.is_sqlite and self._writing is not None:
+            await asyncio.get_running_loop().run_in_executor(self._writing, self._truncate)
 
-    def placeholders(self, statement: str) -> str:
-        """A statement written with ``?`` in the driver's style."""
-        return statement if self.is_sqlite else statement.replace("?", "%s")
-
-    async def close(self) -> None:
-        """Close every connection."""
-        async with mapped():
-            await self._reader.dispose()
-            await self._writer.dispose()
+    def _truncate(self) -> None:
+        with mapped():
+            connection = self._writer.raw_connection()
+            try:
+                connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                connection.close()

@@ -4,22 +4,21 @@ import hashlib
 import json
 from typing import Any
 
-from sqlalchemy import Select, select, text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, Select, select, text
 
 from engramlog.engine.history.tables import Tables
 
 _BITS = 256
 
 
-async def digest_of(connection: AsyncConnection, tables: Tables, *, positions: bool) -> str:
+def digest_of(connection: Connection, tables: Tables, *, positions: bool) -> str:
     """The sum of the rows' hashes, modulo 2^256; streams, so that memory stays small."""
     if connection.dialect.name == "postgresql":
-        await connection.execute(text("SET LOCAL statement_timeout = 0"))
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
     total = 0
     for name, query in _queries(tables, positions=positions):
-        async with connection.stream(query.execution_options(yield_per=500)) as rows:
-            async for row in rows:
+        with connection.execute(query.execution_options(yield_per=500)) as rows:
+            for row in rows:
                 total += _hash(name, row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
     return f"{total % (1 << _BITS):064x}"
 

@@ -26,21 +26,21 @@ _WITH_CONTENT = ("corrected", "invalidated", "ended")
 """Marks that hold text: their ids are remembered too, so that no import brings them back."""
 
 
-async def apply(work: Work, entry: Entry, event: ScopeErasedEvent) -> None:
+def apply(work: Work, entry: Entry, event: ScopeErasedEvent) -> None:
     """Enter an erasure into the ledger and delete what it covers. Every stored row lies before it."""
-    await work.write_counts()
-    await _enter(work, entry, event)
+    work.write_counts()
+    _enter(work, entry, event)
     if event.agentid is not None:
-        await remove(work, event.tenantid, event.agentid, event.id)
-        await work.write_counts()
-    for agent in await _agents(work, event):
+        remove(work, event.tenantid, event.agentid, event.id)
+        work.write_counts()
+    for agent in _agents(work, event):
         if event.data.scope == "record":
-            await _erase_named(work, event.tenantid, agent, event.data.record_ids)
+            _erase_named(work, event.tenantid, agent, event.data.record_ids)
         else:
-            await _erase_scope(work, agent, event)
+            _erase_scope(work, agent, event)
 
 
-async def _enter(work: Work, entry: Entry, event: ScopeErasedEvent) -> None:
+def _enter(work: Work, entry: Entry, event: ScopeErasedEvent) -> None:
     row: dict[str, Any] = {
         "tenant": event.tenantid,
         "agent": event.agentid or "",
@@ -56,10 +56,10 @@ async def _enter(work: Work, entry: Entry, event: ScopeErasedEvent) -> None:
     keys = ("tenant", "agent", "event_id", "partition")
     new = work.database.insert(work.tables.ledger).values(row)
     changes = {k: v for k, v in row.items() if k not in keys}
-    await work.connection.execute(new.on_conflict_do_update(index_elements=keys, set_=changes))
+    work.connection.execute(new.on_conflict_do_update(index_elements=keys, set_=changes))
 
 
-async def _agents(work: Work, event: ScopeErasedEvent) -> list[str]:
+def _agents(work: Work, event: ScopeErasedEvent) -> list[str]:
     """The agents that the entry speaks of: without one in the event, all of the tenant in this partition."""
     if event.agentid is not None:
         return [event.agentid]
@@ -67,37 +67,37 @@ async def _agents(work: Work, event: ScopeErasedEvent) -> list[str]:
     query = select(c.agent).where(c.tenant == event.tenantid).distinct()
     if event.data.scope == "user":
         query = query.where(c.user_id == event.userid)
-    agents = (await work.connection.execute(query)).scalars().all()
+    agents = (work.connection.execute(query)).scalars().all()
     return [a for a in agents if partition_for(event.tenantid, a, work.partitions) == work.partition]
 
 
-async def _erase_named(work: Work, tenant: str, agent: str, ids: Sequence[str]) -> None:
-    await _remember(work, [{"tenant": tenant, "agent": agent, "what": RECORD, "id": i} for i in set(ids)])
-    await work.delete_records(await work.stored([(tenant, agent, i) for i in set(ids)]))
+def _erase_named(work: Work, tenant: str, agent: str, ids: Sequence[str]) -> None:
+    _remember(work, [{"tenant": tenant, "agent": agent, "what": RECORD, "id": i} for i in set(ids)])
+    work.delete_records(work.stored([(tenant, agent, i) for i in set(ids)]))
     t = work.tables.targets.c
     for chunk in chunks(sorted(set(ids)), _CHUNK):
-        await _drop_targets(work, and_(t.tenant == tenant, t.agent == agent, t.record_id.in_(chunk)))
+        _drop_targets(work, and_(t.tenant == tenant, t.agent == agent, t.record_id.in_(chunk)))
 
 
-async def _erase_scope(work: Work, agent: str, event: ScopeErasedEvent) -> None:
+def _erase_scope(work: Work, agent: str, event: ScopeErasedEvent) -> None:
     r, t, m, s = work.tables.records, work.tables.targets, work.tables.marks, work.tables.sessions
     tenant, execute = event.tenantid, work.connection.execute
     covered = _covered(r.c, tenant, agent, event)
-    await _remember_found(work, RECORD, select(r.c.tenant, r.c.agent, literal(RECORD), r.c.record_id).where(covered))
+    _remember_found(work, RECORD, select(r.c.tenant, r.c.agent, literal(RECORD), r.c.record_id).where(covered))
     named = select(r.c.record_id).where(covered).scalar_subquery()
-    await _drop_targets(work, and_(t.c.tenant == tenant, t.c.agent == agent, t.c.record_id.in_(named)))
-    await execute(delete(r).where(covered))
+    _drop_targets(work, and_(t.c.tenant == tenant, t.c.agent == agent, t.c.record_id.in_(named)))
+    execute(delete(r).where(covered))
     marks = _covered(m.c, tenant, agent, event)
     if event.data.scope in {"session", "user"}:
         marks = and_(marks, m.c.kind != "removed")
     if event.data.scope == "user":
         marks = and_(marks, or_(m.c.kind != "cleared", m.c.users != "all"))
     content = select(m.c.tenant, m.c.agent, literal(EVENT), m.c.event_id).where(marks, m.c.kind.in_(_WITH_CONTENT))
-    await _remember_found(work, EVENT, content)
+    _remember_found(work, EVENT, content)
     gone = select(m.c.event_id).where(marks).scalar_subquery()
-    await execute(delete(t).where(t.c.tenant == tenant, t.c.agent == agent, t.c.event_id.in_(gone)))
-    await execute(delete(m).where(marks))
-    await execute(delete(s).where(_covered(s.c, tenant, agent, event)))
+    execute(delete(t).where(t.c.tenant == tenant, t.c.agent == agent, t.c.event_id.in_(gone)))
+    execute(delete(m).where(marks))
+    execute(delete(s).where(_covered(s.c, tenant, agent, event)))
 
 
 def _covered(columns: Any, tenant: str, agent: str, event: ScopeErasedEvent) -> ColumnElement[bool]:
@@ -110,11 +110,11 @@ def _covered(columns: Any, tenant: str, agent: str, event: ScopeErasedEvent) -> 
     return condition
 
 
-async def _remember(work: Work, rows: list[dict[str, Any]]) -> None:
-    await work.connection.execute(work.database.insert(work.tables.erased).on_conflict_do_nothing(), rows)
+def _remember(work: Work, rows: list[dict[str, Any]]) -> None:
+    work.connection.execute(work.database.insert(work.tables.erased).on_conflict_do_nothing(), rows)
 
 
-async def _remember_found(work: Work, what: int, found: Select[Any]) -> None:
+def _remember_found(work: Work, what: int, found: Select[Any]) -> None:
     """Remember what a query finds, in the database, however much that is."""
     e = work.tables.erased
     known = e.alias()
@@ -128,15 +128,15 @@ async def _remember_found(work: Work, what: int, found: Select[Any]) -> None:
             known.c.id == columns[3],
         )
     )
-    await work.connection.execute(insert(e).from_select(["tenant", "agent", "what", "id"], fresh))
+    work.connection.execute(insert(e).from_select(["tenant", "agent", "what", "id"], fresh))
 
 
-async def _drop_targets(work: Work, condition: ColumnElement[bool]) -> None:
+def _drop_targets(work: Work, condition: ColumnElement[bool]) -> None:
     """Delete targets, and the marks that name nothing any more."""
     t, m = work.tables.targets, work.tables.marks
     query = select(t.c.tenant, t.c.agent, t.c.event_id).where(condition).distinct()
-    touched = (await work.connection.execute(query)).all()
-    await work.connection.execute(delete(t).where(condition))
+    touched = (work.connection.execute(query)).all()
+    work.connection.execute(delete(t).where(condition))
     for (tenant, agent), ids in _by_agent(touched).items():
         for chunk in chunks(ids, _CHUNK):
             empty = and_(
@@ -146,8 +146,8 @@ async def _drop_targets(work: Work, condition: ColumnElement[bool]) -> None:
                 ~exists().where(t.c.tenant == tenant, t.c.agent == agent, t.c.event_id == m.c.event_id),
             )
             content = select(m.c.tenant, m.c.agent, literal(EVENT), m.c.event_id)
-            await _remember_found(work, EVENT, content.where(empty, m.c.kind.in_(_WITH_CONTENT)))
-            await work.connection.execute(delete(m).where(empty))
+            _remember_found(work, EVENT, content.where(empty, m.c.kind.in_(_WITH_CONTENT)))
+            work.connection.execute(delete(m).where(empty))
 
 
 def _by_agent(rows: Sequence[Any]) -> dict[tuple[str, str], list[str]]:

@@ -5,8 +5,8 @@ Everything else (locks, lost connections, a full disk, a missing table, a lost p
 read-only standby) is :class:`StoreUnavailable`: the projection waits and nothing is lost.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import sqlalchemy.exc as sa
 
@@ -42,8 +42,8 @@ def _line(error: BaseException | None) -> str:
     return (str(error) or type(error).__name__).splitlines()[0][:500]
 
 
-@asynccontextmanager
-async def mapped() -> AsyncIterator[None]:
+@contextmanager
+def mapped() -> Iterator[None]:
     """Let only our own errors out.
 
     Raises:

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection
 
 from engramlog.engine.history.checkpoints import (
     Checkpoint,
@@ -24,6 +25,8 @@ from engramlog.schemas.keys import partition_for
 from engramlog.schemas.queries import HistoryAnswer, HistoryQuery, Reached, RecordsAnswer, StatsAnswer
 from engramlog.schemas.scope import Scope
 from engramlog.schemas.topics import Topics
+
+A = TypeVar("A")
 
 
 class History:
@@ -62,6 +65,7 @@ class History:
 
     async def start(self) -> None:
         """Create the tables that are missing; several processes may start at once."""
+        self._database.open()
         await self._database.create(self._tables, version=self._version)
 
     async def stop(self) -> None:
@@ -87,7 +91,9 @@ class History:
             ConfigurationError: The checkpoint is of another cluster or topic, or ahead of the log.
         """
         log = LogEnd(topic, partition, cluster_id, topic_id, end_offset)
-        return await open_checkpoint(self._database, self._tables, log, clock=self._clock)
+        return await self._database.write(
+            lambda connection: open_checkpoint(connection, self._database, self._tables, log, clock=self._clock)
+        )
 
     async def apply(self, run: Run) -> None:
         """Apply a run and move its partition's checkpoint, in one transaction: all of it or nothing.
@@ -96,8 +102,9 @@ class History:
             Fenced: The checkpoint is not at ``run.expected``: another owner was here, or the run was applied before.
             Unprocessable: The database cannot hold one of the entries.
         """
-        async with self._database.write() as connection:
-            await advance(connection, self._tables, run, clock=self._clock)
+
+        def write_run(connection: Connection) -> bool:
+            advance(connection, self._tables, run, clock=self._clock)
             work = Work(
                 connection,
                 self._database,
@@ -107,8 +114,9 @@ class History:
                 partitions=self._topics.partitions,
                 erasing=set(),
             )
-            deleted = await write(work, run)
-        if deleted:
+            return write(work, run)
+
+        if await self._database.write(write_run):
             await self._database.truncate_log()
 
     async def read_history(self, scope: Scope, query: HistoryQuery, *, max_bytes: int) -> Read[HistoryAnswer]:
@@ -119,10 +127,12 @@ class History:
             query: Window, scores, point of view, page.
             max_bytes: A page ends before its encoded records exceed this; it holds at least one.
         """
-        async with self._database.read() as connection:
-            reached = await self._next(connection, scope)
-            answer = await window_of(connection, self._tables, scope, query, snapshot=reached - 1, max_bytes=max_bytes)
-        return Read(answer, self._reached(scope, reached))
+        return await self._read(
+            scope,
+            lambda connection, reached: window_of(
+                connection, self._tables, scope, query, snapshot=reached - 1, max_bytes=max_bytes
+            ),
+        )
 
     async def read_records(self, scope: Scope, record_ids: Sequence[str], *, max_bytes: int) -> Read[RecordsAnswer]:
         """Records by id, removed ones included, in the order asked; an id that is named twice counts once.
@@ -132,22 +142,18 @@ class History:
             record_ids: The ids.
             max_bytes: What does not fit is named in ``unread``; the first one found always fits.
         """
-        async with self._database.read() as connection:
-            reached = await self._next(connection, scope)
-            answer = await records_by_id(connection, self._tables, scope, record_ids, max_bytes=max_bytes)
-        return Read(answer, self._reached(scope, reached))
+        return await self._read(
+            scope,
+            lambda connection, reached: records_by_id(connection, self._tables, scope, record_ids, max_bytes=max_bytes),
+        )
 
     async def read_stats(self, scope: Scope) -> Read[StatsAnswer]:
         """Counts of what the scope sees."""
-        async with self._database.read() as connection:
-            reached = await self._next(connection, scope)
-            answer = await stats_of(connection, self._tables, scope)
-        return Read(answer, self._reached(scope, reached))
+        return await self._read(scope, lambda connection, reached: stats_of(connection, self._tables, scope))
 
     async def checkpoints(self) -> list[Checkpoint]:
         """How far every partition was applied, by topic and partition."""
-        async with self._database.read() as connection:
-            return await all_checkpoints(connection, self._tables)
+        return await self._database.read(lambda connection: all_checkpoints(connection, self._tables))
 
     async def digest(self, *, positions: bool = True) -> str:
         """A digest of the state, 64 hexadecimal digits: equal states have equal digests, in any database.
@@ -158,16 +164,17 @@ class History:
         Args:
             positions: Whether places and log times count; without them an imported log compares equal.
         """
-        async with self._database.read() as connection:
-            return await digest_of(connection, self._tables, positions=positions)
+        return await self._database.read(lambda connection: digest_of(connection, self._tables, positions=positions))
 
     def _place(self, scope: Scope) -> tuple[str, int]:
         return self._topics.records, partition_for(scope.tenant, scope.agent, self._topics.partitions)
 
-    async def _next(self, connection: AsyncConnection, scope: Scope) -> int:
-        return await next_offset(connection, self._tables, *self._place(scope))
-
-    def _reached(self, scope: Scope, reached: int) -> tuple[Reached, ...]:
-        """What a read has seen; empty before the first event."""
+    async def _read(self, scope: Scope, answer: Callable[[Connection, int], A]) -> Read[A]:
         topic, partition = self._place(scope)
-        return (Reached(topic=topic, partition=partition, offset=reached - 1),) if reached else ()
+
+        def read(connection: Connection) -> Read[A]:
+            reached = next_offset(connection, self._tables, topic, partition)
+            seen = (Reached(topic=topic, partition=partition, offset=reached - 1),) if reached else ()
+            return Read(answer(connection, reached), seen)
+
+        return await self._database.read(read)

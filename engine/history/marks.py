@@ -43,31 +43,31 @@ def named_by(event: AgentEvent) -> tuple[str, ...]:
     return ()
 
 
-async def put(work: Work, entry: Entry, event: AgentEvent) -> None:
+def put(work: Work, entry: Entry, event: AgentEvent) -> None:
     """Apply a mark; an older copy of it is taken back first."""
     ids = named_by(event)
     if event.tenantid in work.erasing:
-        if await work.erased(EVENT, [(event.tenantid, event.agentid, event.id)]):
+        if work.erased(EVENT, [(event.tenantid, event.agentid, event.id)]):
             return
-        gone = await work.erased(RECORD, [(event.tenantid, event.agentid, i) for i in ids])
+        gone = work.erased(RECORD, [(event.tenantid, event.agentid, i) for i in ids])
         left = tuple(i for i in ids if (event.tenantid, event.agentid, i) not in gone)
         if ids and not left:
-            await remove(work, event.tenantid, event.agentid, event.id)
+            remove(work, event.tenantid, event.agentid, event.id)
             return
         ids = left
     insert = work.database.insert(work.tables.marks).values(_row(entry, event)).on_conflict_do_nothing()
-    if (await work.connection.execute(insert)).rowcount != 1:
-        await remove(work, event.tenantid, event.agentid, event.id)
-        await work.connection.execute(insert)
+    if (work.connection.execute(insert)).rowcount != 1:
+        remove(work, event.tenantid, event.agentid, event.id)
+        work.connection.execute(insert)
     if ids:
-        await work.connection.execute(work.tables.targets.insert(), _target_rows(entry, event, ids))
+        work.connection.execute(work.tables.targets.insert(), _target_rows(entry, event, ids))
     work.count((event.tenantid, event.agentid, event.sessionid or "", event.userid or ""))
     if isinstance(event, HistoryClearedEvent) and event.data.scope in HIDING:
-        await _clear(work, entry, event)
+        _clear(work, entry, event)
     elif isinstance(event, RecordsRemovedEvent) and event.data.scope in HIDING:
-        await _hide(work, entry, event, ids)
+        _hide(work, entry, event, ids)
     elif isinstance(event, (RecordInvalidatedEvent, RecordCorrectedEvent)):
-        await _flag(work, event, ids[0])
+        _flag(work, event, ids[0])
 
 
 def _row(entry: Entry, event: AgentEvent) -> dict[str, Any]:
@@ -93,9 +93,9 @@ def _target_rows(entry: Entry, event: AgentEvent, ids: Iterable[str]) -> list[di
     return [shared | {"record_id": i} for i in ids]
 
 
-async def _clear(work: Work, entry: Entry, event: HistoryClearedEvent) -> None:
+def _clear(work: Work, entry: Entry, event: HistoryClearedEvent) -> None:
     """Hide what is visible in the address: every stored row lies before this event."""
-    await work.write_counts()
+    work.write_counts()
     for table, changes in (
         (work.tables.records, {"hidden": 1, "hidden_at": entry.offset, "hidden_ms": entry.recorded_ms}),
         (work.tables.sessions, {"visible": 0}),
@@ -108,52 +108,52 @@ async def _clear(work: Work, entry: Entry, event: HistoryClearedEvent) -> None:
             address.append(c.user_id == (event.userid or ""))
         if table is work.tables.records:
             address.append(c.hidden == 0)
-        await work.connection.execute(update(table).where(*address).values(changes))
+        work.connection.execute(update(table).where(*address).values(changes))
 
 
-async def _hide(work: Work, entry: Entry, event: RecordsRemovedEvent, ids: Sequence[str]) -> None:
+def _hide(work: Work, entry: Entry, event: RecordsRemovedEvent, ids: Sequence[str]) -> None:
     c = work.tables.records.c
-    rows = await work.stored([(event.tenantid, event.agentid, i) for i in ids], c.hidden == 0)
+    rows = work.stored([(event.tenantid, event.agentid, i) for i in ids], c.hidden == 0)
     for row in rows:
         work.count((row.tenant, row.agent, row.session_id, row.user_id), visible=-1)
     for chunk in chunks([row.record_id for row in rows], _CHUNK):
-        await work.connection.execute(
+        work.connection.execute(
             update(work.tables.records)
             .where(c.tenant == event.tenantid, c.agent == event.agentid, c.record_id.in_(chunk))
             .values(hidden=1, hidden_at=entry.offset, hidden_ms=entry.recorded_ms)
         )
 
 
-async def _flag(work: Work, event: AgentEvent, record_id: str) -> None:
+def _flag(work: Work, event: AgentEvent, record_id: str) -> None:
     c = work.tables.records.c
-    await work.connection.execute(
+    work.connection.execute(
         update(work.tables.records)
         .where(c.tenant == event.tenantid, c.agent == event.agentid, c.record_id == record_id)
         .values(marked=1)
     )
 
 
-async def remove(work: Work, tenant: str, agent: str, event_id: str) -> None:
+def remove(work: Work, tenant: str, agent: str, event_id: str) -> None:
     """Take a mark back, if there is one under this id. Costs what it had hidden."""
     m, t = work.tables.marks, work.tables.targets
     key = and_(m.c.tenant == tenant, m.c.agent == agent, m.c.event_id == event_id)
-    old = (await work.connection.execute(select(m.c.kind, m.c.scope, m.c.position).where(key))).one_or_none()
+    old = (work.connection.execute(select(m.c.kind, m.c.scope, m.c.position).where(key))).one_or_none()
     if old is None:
         return
-    await work.connection.execute(delete(t).where(t.c.tenant == tenant, t.c.agent == agent, t.c.event_id == event_id))
-    await work.connection.execute(delete(m).where(key))
+    work.connection.execute(delete(t).where(t.c.tenant == tenant, t.c.agent == agent, t.c.event_id == event_id))
+    work.connection.execute(delete(m).where(key))
     if old.kind in {"cleared", "removed"} and old.scope in HIDING:
-        await _rehide(work, tenant, agent, old.position)
+        _rehide(work, tenant, agent, old.position)
 
 
-async def _rehide(work: Work, tenant: str, agent: str, taken_back: int) -> None:
+def _rehide(work: Work, tenant: str, agent: str, taken_back: int) -> None:
     """Find the next mark that hides what the mark at ``taken_back`` had hidden; without one it is visible again."""
     c = work.tables.records.c
-    clears = await _clears(work, tenant, agent)
+    clears = _clears(work, tenant, agent)
     after = -1
     while True:
         rows = (
-            await work.connection.execute(
+            work.connection.execute(
                 select(c.record_id, c.session_id, c.user_id, c.position)
                 .where(c.tenant == tenant, c.agent == agent, c.hidden == ONE)
                 .where(c.hidden_at == taken_back, c.position > after)
@@ -164,7 +164,7 @@ async def _rehide(work: Work, tenant: str, agent: str, taken_back: int) -> None:
         if not rows:
             return
         after = rows[-1].position
-        removals = await _removals(work, tenant, agent, [row.record_id for row in rows])
+        removals = _removals(work, tenant, agent, [row.record_id for row in rows])
         changes = []
         for row in rows:
             hiding = [m for m in removals.get(row.record_id, []) if m.position > row.position]
@@ -180,7 +180,7 @@ async def _rehide(work: Work, tenant: str, agent: str, taken_back: int) -> None:
                     "ms": first and first.recorded_ms,
                 }
             )
-        await work.connection.execute(
+        work.connection.execute(
             update(work.tables.records)
             .where(c.tenant == tenant, c.agent == agent, c.record_id == bindparam("id"))
             .values(hidden=bindparam("to"), hidden_at=bindparam("at"), hidden_ms=bindparam("ms")),
@@ -196,21 +196,21 @@ def _covers(clear: AnyRow, row: AnyRow) -> bool:
     )
 
 
-async def _clears(work: Work, tenant: str, agent: str) -> Sequence[AnyRow]:
+def _clears(work: Work, tenant: str, agent: str) -> Sequence[AnyRow]:
     c = work.tables.marks.c
     query = select(c.session_id, c.user_id, c.users, c.position, c.recorded_ms).where(
         c.tenant == tenant, c.agent == agent, c.kind == "cleared", c.scope.in_(HIDING)
     )
-    return (await work.connection.execute(query)).all()
+    return (work.connection.execute(query)).all()
 
 
-async def _removals(work: Work, tenant: str, agent: str, ids: Sequence[str]) -> dict[str, list[AnyRow]]:
+def _removals(work: Work, tenant: str, agent: str, ids: Sequence[str]) -> dict[str, list[AnyRow]]:
     c = work.tables.targets.c
     found: dict[str, list[AnyRow]] = {}
     for chunk in chunks(ids, _CHUNK):
         query = select(c.record_id, c.position, c.recorded_ms).where(
             c.tenant == tenant, c.agent == agent, c.kind == "removed", c.scope.in_(HIDING), c.record_id.in_(chunk)
         )
-        for row in await work.connection.execute(query):
+        for row in work.connection.execute(query):
             found.setdefault(row.record_id, []).append(row)
     return found

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from sqlalchemy import ColumnElement, func, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from engramlog.engine.history.bodies import instant, load
 from engramlog.engine.history.tables import AnyRow, Tables
@@ -47,31 +46,31 @@ class Read(Generic[A]):
 class _Source:
     """What one reading of a window reads from."""
 
-    connection: AsyncConnection
+    connection: Connection
     tables: Tables
     scope: Scope
     view: View
     streams: list[ColumnElement[bool]]
 
-    async def rows(self, cut: Cut) -> list[AnyRow]:
-        return await rows_in(self.connection, self.tables.records, self.streams, self.view, cut)
+    def rows(self, cut: Cut) -> list[AnyRow]:
+        return rows_in(self.connection, self.tables.records, self.streams, self.view, cut)
 
-    async def stored(self, rows: Sequence[AnyRow]) -> list[StoredRecord]:
+    def stored(self, rows: Sequence[AnyRow]) -> list[StoredRecord]:
         ids = [row.record_id for row in rows]
-        found = await load(self.connection, self.tables, self.scope, ids, self.view)
+        found = load(self.connection, self.tables, self.scope, ids, self.view)
         return [found[i] for i in ids]
 
 
-async def window_of(
-    connection: AsyncConnection, tables: Tables, scope: Scope, query: HistoryQuery, *, snapshot: int, max_bytes: int
+def window_of(
+    connection: Connection, tables: Tables, scope: Scope, query: HistoryQuery, *, snapshot: int, max_bytes: int
 ) -> HistoryAnswer:
     """One page of a window. ``snapshot``: the offset that the database has reached, -1 for none."""
     view, page = View.of(query), query.page
     if page is not None and view.at == page.as_of:
-        view = await spanned(connection, tables, scope, view)
-    streams = await streams_of(connection, tables, scope)
+        view = spanned(connection, tables, scope, view)
+    streams = streams_of(connection, tables, scope)
     source = _Source(connection, tables, scope, view, streams)
-    head = await _head(source)
+    head = _head(source)
     rank = page.rank if page else 0
     given = _Given(query.keep_rate, rank, room=max_bytes)
     if head is not None and page is None:
@@ -79,7 +78,7 @@ async def window_of(
     left = None if query.window is None else max(0, query.window - rank)
     before = page.before if page else None
     above = None if head is None else head.offset
-    more, full = await _fill(source, given, left=left, before=before, above=above)
+    more, full = _fill(source, given, left=left, before=before, above=above)
     lowest = given.lowest if given.newest_first else before if before is not None else snapshot + 1
     as_of = page.as_of if page else max(snapshot, 0)
     return HistoryAnswer(
@@ -122,16 +121,16 @@ class _Given:
         return (*head, *reversed(self.newest_first))
 
 
-async def _head(source: _Source) -> StoredRecord | None:
+def _head(source: _Source) -> StoredRecord | None:
     """The protected head: the first record of the scope, if a system or developer speaks."""
-    rows = await source.rows(Cut(limit=1, newest=False))
+    rows = source.rows(Cut(limit=1, newest=False))
     if not rows:
         return None
-    (first,) = await source.stored(rows)
+    (first,) = source.stored(rows)
     return first if first.record.role in PROTECTED else None
 
 
-async def _fill(
+def _fill(
     source: _Source, given: _Given, *, left: int | None, before: int | None, above: int | None
 ) -> tuple[bool, bool]:
     """Take records back in time until the window or the page is full, or nothing is left.
@@ -141,9 +140,9 @@ async def _fill(
     """
     while True:
         wanted = _ROWS if left is None else min(left, _ROWS)
-        rows = await source.rows(Cut(limit=wanted + 1, below=before, above=above))
+        rows = source.rows(Cut(limit=wanted + 1, below=before, above=above))
         fitting = _fitting(rows[:wanted], given.room, any_way=not (given.newest_first or given.head))
-        for stored in await source.stored(fitting):
+        for stored in source.stored(fitting):
             if not given.take(stored):
                 return True, True
         if len(fitting) < len(rows[:wanted]):
@@ -175,12 +174,12 @@ def encoded_bytes(value: Wire) -> int:
     return len(value.__pydantic_serializer__.to_json(value, exclude_none=True)) + 1
 
 
-async def records_by_id(
-    connection: AsyncConnection, tables: Tables, scope: Scope, record_ids: Sequence[str], *, max_bytes: int
+def records_by_id(
+    connection: Connection, tables: Tables, scope: Scope, record_ids: Sequence[str], *, max_bytes: int
 ) -> RecordsAnswer:
     """Records by id, see :meth:`History.read_records`."""
     ids = list(dict.fromkeys(record_ids))
-    sizes = await _sizes(connection, tables, scope, ids)
+    sizes = _sizes(connection, tables, scope, ids)
     present = [i for i in ids if i in sizes]
     records: list[StoredRecord] = []
     room, taken = max_bytes, 0
@@ -192,7 +191,7 @@ async def records_by_id(
             if space < 0 and (batch or records):
                 break
             batch.append(i)
-        found = await load(connection, tables, scope, batch, View())
+        found = load(connection, tables, scope, batch, View())
         for i in batch:
             size = encoded_bytes(found[i])
             if size > room and records:
@@ -212,7 +211,7 @@ def _records(
     return RecordsAnswer(records=tuple(records), missing=missing, unread=tuple(unread))
 
 
-async def _sizes(connection: AsyncConnection, tables: Tables, scope: Scope, ids: Sequence[str]) -> dict[str, int]:
+def _sizes(connection: Connection, tables: Tables, scope: Scope, ids: Sequence[str]) -> dict[str, int]:
     """The sizes of the bodies that the scope may see, by id."""
     c = tables.records.c
     where = [c.tenant == scope.tenant, c.agent == scope.agent]
@@ -223,11 +222,11 @@ async def _sizes(connection: AsyncConnection, tables: Tables, scope: Scope, ids:
     found: dict[str, int] = {}
     for i in range(0, len(ids), 500):
         query = select(c.record_id, func.length(c.body)).where(*where, c.record_id.in_(ids[i : i + 500]))
-        found.update((row[0], row[1]) for row in await connection.execute(query))
+        found.update((row[0], row[1]) for row in connection.execute(query))
     return found
 
 
-async def stats_of(connection: AsyncConnection, tables: Tables, scope: Scope) -> StatsAnswer:
+def stats_of(connection: Connection, tables: Tables, scope: Scope) -> StatsAnswer:
     """Counts of a scope: sums over its sessions."""
     s = tables.sessions.c
     where = [s.tenant == scope.tenant, s.agent == scope.agent, s.records > 0]
@@ -241,11 +240,11 @@ async def stats_of(connection: AsyncConnection, tables: Tables, scope: Scope) ->
         func.count(func.nullif(s.session_id, "").distinct()),
         func.count(func.nullif(s.user_id, "").distinct()),
     ).where(*where)
-    records, visible, sessions, users = (await connection.execute(query)).one()
-    streams = await streams_of(connection, tables, scope)
+    records, visible, sessions, users = (connection.execute(query)).one()
+    streams = streams_of(connection, tables, scope)
     source = _Source(connection, tables, scope, View(hidden_too=True), streams)
-    first = await source.rows(Cut(limit=1, newest=False))
-    last = await source.rows(Cut(limit=1))
+    first = source.rows(Cut(limit=1, newest=False))
+    last = source.rows(Cut(limit=1))
     return StatsAnswer(
         records=int(records),
         visible=int(visible),

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, and_, func, literal_column, or_, select, union_all
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, literal_column, or_, select, union_all
 
 from engramlog.engine.history.tables import AnyRow, Tables
 from engramlog.schemas.queries import HistoryQuery
@@ -89,7 +88,7 @@ class View:
         return [visible, hidden]
 
 
-async def streams_of(connection: AsyncConnection, tables: Tables, scope: Scope) -> list[ColumnElement[bool]]:
+def streams_of(connection: Connection, tables: Tables, scope: Scope) -> list[ColumnElement[bool]]:
     """The addresses that make up a scope, each a prefix of an index of the records."""
     c = tables.records.c
     agent = and_(c.tenant == scope.tenant, c.agent == scope.agent)
@@ -100,7 +99,7 @@ async def streams_of(connection: AsyncConnection, tables: Tables, scope: Scope) 
         return [agent]
     s = tables.sessions.c
     query = select(s.user_id).where(s.tenant == scope.tenant, s.agent == scope.agent, s.session_id == scope.session)
-    users = (await connection.execute(query)).scalars().all()
+    users = (connection.execute(query)).scalars().all()
     return [and_(session, c.user_id == user) for user in users]
 
 
@@ -109,13 +108,13 @@ def users_of(scope: Scope) -> list[str]:
     return [""] if scope.user is None else ["", scope.user]
 
 
-async def spanned(connection: AsyncConnection, tables: Tables, scope: Scope, view: View) -> View:
+def spanned(connection: Connection, tables: Tables, scope: Scope, view: View) -> View:
     """A later page's view, narrowed: costs the rows hidden since the first page, usually none."""
     c = tables.records.c
     query = select(func.min(c.position), func.max(c.position)).where(
         c.tenant == scope.tenant, c.agent == scope.agent, c.hidden == ONE, c.hidden_at > view.at
     )
-    low, high = (await connection.execute(query)).one()
+    low, high = (connection.execute(query)).one()
     return replace(view, span=(low, high) if low is not None else (0, -1))
 
 
@@ -136,14 +135,14 @@ class Cut:
     above: int | None = None
 
 
-async def rows_in(
-    connection: AsyncConnection, table: Table, streams: Sequence[ColumnElement[bool]], view: View, cut: Cut
+def rows_in(
+    connection: Connection, table: Table, streams: Sequence[ColumnElement[bool]], view: View, cut: Cut
 ) -> list[AnyRow]:
     """The first rows of a cut, in its order: ``position``, ``record_id``, ``recorded_ms``, ``size`` of the body."""
     found: list[AnyRow] = []
     for i in range(0, len(streams), _MERGED):
         query = _merged(table, streams[i : i + _MERGED], view, cut)
-        found += (await connection.execute(query)).all()
+        found += (connection.execute(query)).all()
     if len(streams) > _MERGED:
         found.sort(key=lambda row: int(row.position), reverse=cut.newest)
     return found[: cut.limit]

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Table, delete, select, tuple_
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, Connection, Table, delete, select, tuple_
 
 from engramlog.engine.history.database import Database
 from engramlog.engine.history.tables import AnyRow, Tables
@@ -54,7 +53,7 @@ class Bulk:
             values = f"SELECT u.*{zeros} FROM unnest({arrays}) AS u"  # noqa: S608 - our own names only
         return cls(database, f"INSERT INTO {table.name} ({names}) {values} ON CONFLICT {conflict}")
 
-    async def __call__(self, connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]) -> int:
+    def __call__(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> int:
         """Insert the rows.
 
         Returns:
@@ -63,9 +62,9 @@ class Bulk:
         if not rows:
             return 0
         if self.database.is_sqlite:
-            return (await connection.exec_driver_sql(self.statement, list(rows))).rowcount
+            return (connection.exec_driver_sql(self.statement, list(rows))).rowcount
         arrays = tuple(list(column) for column in zip(*rows, strict=True))
-        return (await connection.exec_driver_sql(self.statement, arrays)).rowcount
+        return (connection.exec_driver_sql(self.statement, arrays)).rowcount
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,7 @@ class Work:
         counts: Changes of sessions' counts (records, visible) that are not yet written.
     """
 
-    connection: AsyncConnection
+    connection: Connection
     database: Database
     tables: Tables
     statements: Statements
@@ -146,14 +145,14 @@ class Work:
         change[0] += records
         change[1] += visible
 
-    async def write_counts(self) -> None:
+    def write_counts(self) -> None:
         """Write the noted changes."""
         if self.counts:
             rows = [(*address, records, visible) for address, (records, visible) in self.counts.items()]
             self.counts.clear()
-            await self.statements.sessions(self.connection, rows)
+            self.statements.sessions(self.connection, rows)
 
-    async def stored(self, keys: Sequence[RecordKey], *where: ColumnElement[bool]) -> list[AnyRow]:
+    def stored(self, keys: Sequence[RecordKey], *where: ColumnElement[bool]) -> list[AnyRow]:
         """The rows of these records that exist: key, ``session_id``, ``user_id``, ``position``, ``hidden``."""
         c = self.tables.records.c
         found: list[AnyRow] = []
@@ -161,25 +160,25 @@ class Work:
             query = select(c.tenant, c.agent, c.record_id, c.session_id, c.user_id, c.position, c.hidden).where(
                 tuple_(c.tenant, c.agent, c.record_id).in_(chunk), *where
             )
-            found += (await self.connection.execute(query)).all()
+            found += (self.connection.execute(query)).all()
         return found
 
-    async def delete_records(self, rows: Sequence[AnyRow]) -> None:
+    def delete_records(self, rows: Sequence[AnyRow]) -> None:
         """Delete records as :meth:`stored` gave them, and note the counts."""
         c = self.tables.records.c
         for row in rows:
             self.count((row.tenant, row.agent, row.session_id, row.user_id), records=-1, visible=row.hidden - 1)
         for chunk in chunks([(row.tenant, row.agent, row.record_id) for row in rows], _CHUNK):
             condition = tuple_(c.tenant, c.agent, c.record_id).in_(chunk)
-            await self.connection.execute(delete(self.tables.records).where(condition))
+            self.connection.execute(delete(self.tables.records).where(condition))
 
-    async def erased(self, what: int, keys: Sequence[RecordKey]) -> set[RecordKey]:
+    def erased(self, what: int, keys: Sequence[RecordKey]) -> set[RecordKey]:
         """Which of these ids were erased."""
         c = self.tables.erased.c
         found: set[RecordKey] = set()
         for chunk in chunks([key for key in keys if key[0] in self.erasing], _CHUNK):
             query = select(c.tenant, c.agent, c.id).where(c.what == what, tuple_(c.tenant, c.agent, c.id).in_(chunk))
-            found |= {(row.tenant, row.agent, row.id) for row in await self.connection.execute(query)}
+            found |= {(row.tenant, row.agent, row.id) for row in self.connection.execute(query)}
         return found
 
 

@@ -16,13 +16,13 @@ MICROSECOND = timedelta(microseconds=1)
 _Batch = dict[RecordKey, tuple[Any, ...] | None]
 
 
-async def write(work: Work, run: Run) -> bool:
+def write(work: Work, run: Run) -> bool:
     """Apply the entries of a run, in order.
 
     Returns:
         Whether content was deleted: by an erasure or a tombstone.
     """
-    await _find_ledgers(work, run)
+    _find_ledgers(work, run)
     batch: _Batch = {}
     deleted = False
     for entry in run.entries:
@@ -35,11 +35,11 @@ async def write(work: Work, run: Run) -> bool:
                 batch[key.tenant, key.agent, key.record_id] = None
         else:
             deleted |= event is None or isinstance(event, ScopeErasedEvent)
-            await _flush(work, batch)
-            await _write_other(work, entry)
-    await _flush(work, batch)
-    await work.write_counts()
-    await _write_refused(work, run)
+            _flush(work, batch)
+            _write_other(work, entry)
+    _flush(work, batch)
+    work.write_counts()
+    _write_refused(work, run)
     return deleted
 
 
@@ -59,56 +59,56 @@ def _row(entry: Entry, event: RecordWritten) -> tuple[Any, ...]:
     )
 
 
-async def _write_other(work: Work, entry: Entry) -> None:
+def _write_other(work: Work, entry: Entry) -> None:
     event, key = entry.event, entry.key
     if event is None:
         if key.event_id is not None and "\0" not in f"{key.tenant}{key.agent}{key.event_id}":
-            await marks.remove(work, key.tenant, key.agent, key.event_id)
+            marks.remove(work, key.tenant, key.agent, key.event_id)
     elif isinstance(event, ScopeErasedEvent):
         work.erasing.add(event.tenantid)
-        await erasure.apply(work, entry, event)
+        erasure.apply(work, entry, event)
     elif not isinstance(event, RecordWritten):
-        await marks.put(work, entry, event)
+        marks.put(work, entry, event)
 
 
-async def _flush(work: Work, batch: _Batch) -> None:
+def _flush(work: Work, batch: _Batch) -> None:
     """Write a batch of records and tombstones, of which the last of each key counts."""
     if not batch:
         return
-    gone = await work.erased(RECORD, list(batch)) if work.erasing else set()
+    gone = work.erased(RECORD, list(batch)) if work.erasing else set()
     rows = [row for key, row in batch.items() if row is not None and key not in gone]
     dead = [key for key, row in batch.items() if row is None]
     batch.clear()
     if dead:
-        await work.delete_records(await work.stored(dead))
-    inserted = await work.statements.records(work.connection, rows)
+        work.delete_records(work.stored(dead))
+    inserted = work.statements.records(work.connection, rows)
     if inserted < len(rows):
-        await _replace(work, rows)
+        _replace(work, rows)
     for row in rows:
         work.count((row[0], row[1], row[3], row[4]), records=1, visible=1)
 
 
-async def _replace(work: Work, rows: list[tuple[Any, ...]]) -> None:
+def _replace(work: Work, rows: list[tuple[Any, ...]]) -> None:
     """Put the rows of a batch in the place of older copies that kept them from being inserted."""
     first = min(row[5] for row in rows)
-    older = await work.stored([(row[0], row[1], row[2]) for row in rows], work.tables.records.c.position < first)
-    await work.delete_records(older)
+    older = work.stored([(row[0], row[1], row[2]) for row in rows], work.tables.records.c.position < first)
+    work.delete_records(older)
     keys = {(row.tenant, row.agent, row.record_id) for row in older}
-    await work.statements.records(work.connection, [row for row in rows if row[:3] in keys])
+    work.statements.records(work.connection, [row for row in rows if row[:3] in keys])
 
 
-async def _find_ledgers(work: Work, run: Run) -> None:
+def _find_ledgers(work: Work, run: Run) -> None:
     """Note which tenants of the run have erasures: the one check that every run pays."""
     c = work.tables.ledger.c
     tenants = {entry.key.tenant for entry in run.entries}
     query = select(c.tenant).where(c.tenant.in_(sorted(t for t in tenants if "\0" not in t))).distinct()
-    work.erasing.update((await work.connection.execute(query)).scalars())
+    work.erasing.update((work.connection.execute(query)).scalars())
 
 
-async def _write_refused(work: Work, run: Run) -> None:
+def _write_refused(work: Work, run: Run) -> None:
     if run.refused:
         rows = [
             {"topic": run.topic, "partition": run.partition, "position": r.offset, "reason": r.reason.replace("\0", "")}
             for r in run.refused
         ]
-        await work.connection.execute(work.database.insert(work.tables.refused).on_conflict_do_nothing(), rows)
+        work.connection.execute(work.database.insert(work.tables.refused).on_conflict_do_nothing(), rows)
