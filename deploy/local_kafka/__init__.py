@@ -19,6 +19,7 @@ from engramlog.deploy.local_kafka.errors import (
     DistributionUnavailable,
     JavaNotFound,
     LocalKafkaError,
+    PortTaken,
     StartFailed,
 )
 from engramlog.deploy.local_kafka.storage import default_data_dir
@@ -32,6 +33,7 @@ __all__ = [
     "JavaNotFound",
     "LocalKafka",
     "LocalKafkaError",
+    "PortTaken",
     "StartFailed",
     "Status",
     "default_data_dir",

@@ -8,6 +8,7 @@
     ├── DataDirInUse             another process owns the data directory
     ├── DataDirTooNew            the data directory was written by a newer Kafka
     └── StartFailed              the broker did not become ready
+        └── PortTaken            because another process listens at its port
 """
 # ruff: noqa: N818 - the names say what happened, and are what callers catch
 
@@ -42,3 +43,7 @@ class DataDirTooNew(LocalKafkaError):
 
 class StartFailed(LocalKafkaError):
     """The broker did not become ready: the message ends with its log file's path and last lines."""
+
+
+class PortTaken(StartFailed):
+    """Another process listens there: stop it, or choose another port."""

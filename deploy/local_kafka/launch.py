@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engramlog.deploy.local_kafka import storage
 from engramlog.deploy.local_kafka.distribution import Distribution, Progress, find_distribution
-from engramlog.deploy.local_kafka.errors import StartFailed
+from engramlog.deploy.local_kafka.errors import LocalKafkaError, PortTaken, StartFailed
 from engramlog.deploy.local_kafka.java import Java, find_java
 from engramlog.deploy.local_kafka.ownership import (
     Owner,
@@ -73,33 +73,31 @@ async def launch(plan: Plan, progress: Progress) -> Running:
     Raises:
         LocalKafkaError: Whatever prevents it; nothing is left running.
     """
+    if "," in str(plan.data_dir):
+        raise LocalKafkaError(f"Kafka takes {plan.data_dir} for several folders: use a data directory without commas")
     plan.data_dir.mkdir(parents=True, exist_ok=True)
     lock = await acquire(plan.data_dir, stop_timeout_s=STOP_TIMEOUT_S)
     try:
         java = await to_thread(find_java)
         distribution = await to_thread(find_distribution, java, progress)
         storage.check_version(plan.data_dir, distribution.version)
-        if plan.port is not None:
-            return await _start(plan, java, distribution, lock, progress)
-        for _ in range(_TRIES_FOR_A_FREE_PORT - 1):
-            chosen = replace(plan, port=free_port())
+        for tries_left in reversed(range(_TRIES_FOR_A_FREE_PORT)):
+            chosen = replace(plan, port=plan.port or free_port())
             try:
                 return await _start(chosen, java, distribution, lock, progress)
-            except _PortTaken:
-                progress(f"port {chosen.port} was taken meanwhile: trying another")
-        return await _start(replace(plan, port=free_port()), java, distribution, lock, progress)
+            except PortTaken:  # ours to choose: the controller's port, and the clients' unless the caller named it
+                if not tries_left or (plan.port is not None and not port_is_free(plan.port)):
+                    raise
+                progress("a port was taken meanwhile: trying another")
+        raise AssertionError
     finally:
         os.close(lock)  # the broker, if any, holds its own copy
-
-
-class _PortTaken(StartFailed):
-    """Another process listens there."""
 
 
 async def _start(plan: Plan, java: Java, distribution: Distribution, lock: int, progress: Progress) -> Running:
     assert plan.port is not None
     if not port_is_free(plan.port):
-        raise _PortTaken(
+        raise PortTaken(
             f"port {plan.port} of {HOST} is taken by another process: stop it or choose another port "
             f"(the broker was not started; its log of earlier starts is {plan.log_file})"
         )
@@ -195,5 +193,5 @@ def _failure(plan: Plan, what: str, log_before: int | None) -> StartFailed:
     """Describe a failure with the log's path and last lines; what Java said when there is no log of this start."""
     logged = "" if log_before is None else tail(plan.log_file, offset=log_before)
     file = plan.log_file if logged else plan.console
-    error = _PortTaken if "Address already in use" in logged else StartFailed
+    error = PortTaken if "Address already in use" in logged else StartFailed
     return error(f"{what}\nlog: {file}\n{logged or tail(plan.console) or '(it is empty)'}")

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from engramlog.deploy.local_kafka.distribution import parse_version
-from engramlog.deploy.local_kafka.errors import DataDirTooNew
+from engramlog.deploy.local_kafka.errors import DataDirTooNew, LocalKafkaError
 from engramlog.deploy.local_kafka.readiness import HOST
 
 # One node has one copy of everything; the rest keeps a broker small on a small machine.
@@ -69,11 +69,19 @@ def default_data_dir(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def read_settings(data_dir: Path) -> Settings:
-    """Read what the directory remembers; nothing when it is new."""
+    """Read what the directory remembers; nothing when it is new.
+
+    Raises:
+        LocalKafkaError: The file is damaged. It is not ignored, for it guards the data from an older Kafka.
+    """
+    file = data_dir / "settings.json"
     try:
-        return Settings(**json.loads((data_dir / "settings.json").read_text()))
+        found = json.loads(file.read_text())
+        return Settings(kafka_version=found["kafka_version"], port=found["port"])
     except FileNotFoundError:
         return Settings()
+    except (ValueError, KeyError, TypeError) as error:
+        raise LocalKafkaError(f"{file} is damaged ({error}): remove it to start with any version of Kafka") from error
 
 
 def write_settings(data_dir: Path, settings: Settings) -> None:

@@ -16,6 +16,8 @@ from engramlog.deploy.local_kafka import (
     DataDirTooNew,
     DistributionUnavailable,
     JavaNotFound,
+    LocalKafka,
+    LocalKafkaError,
     maven,
     storage,
 )
@@ -241,8 +243,7 @@ class TestOwnership:
 
     async def test_an_orphan_is_stopped(self, tmp_path: Path) -> None:
         process = spawn(["sleep", "60"], console=tmp_path / "console.log", cwd=tmp_path, detached=True)
-        starter = {"starter_pid": os.getpid(), "starter_began": "another boot:1"}
-        write_owner(tmp_path, replace(owner(process.pid, detached=False), **starter))
+        write_owner(tmp_path, replace(owner(process.pid, detached=False), starter_began="another boot:1"))
         os.close(await acquire(tmp_path))
         assert not process.alive()
 
@@ -289,3 +290,11 @@ def test_settings_survive(tmp_path: Path) -> None:
     storage.write_settings(tmp_path, storage.Settings("4.3.1", 9092))
     assert json.loads((tmp_path / "settings.json").read_text()) == {"kafka_version": "4.3.1", "port": 9092}
     assert storage.read_settings(tmp_path) == storage.Settings("4.3.1", 9092)
+    (tmp_path / "settings.json").write_text("{")
+    with pytest.raises(LocalKafkaError, match=r"settings\.json is damaged"):
+        storage.read_settings(tmp_path)
+
+
+async def test_a_comma_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LocalKafkaError, match="without commas"):
+        await LocalKafka(data_dir=tmp_path / "a,b").start()
