@@ -94,9 +94,7 @@ def make_messages(topics: Topics, count: int) -> list[Outgoing]:
     codec = records_codec()
     events = [make_event(i, record) for i, record in enumerate(make_records(count))]
     return [
-        Outgoing(
-            topics.records, partition_for(e.tenantid, e.agentid, topics.partitions), e.key(), codec.encode(e)
-        )
+        Outgoing(topics.records, partition_for(e.tenantid, e.agentid, topics.partitions), e.key(), codec.encode(e))
         for e in events
     ]
 
@@ -143,8 +141,12 @@ def run(
     for column in rows[0]:
         table.add_column(column, justify="left" if column == "what" else "right")
     for row in rows:
-        table.add_row(*(f"{v:,.3f}" if isinstance(v, float) and v < 100 else f"{v:,.0f}" if isinstance(v, float)
-                        else str(v) for v in row.values()))
+        table.add_row(
+            *(
+                f"{v:,.3f}" if isinstance(v, float) and v < 100 else f"{v:,.0f}" if isinstance(v, float) else str(v)
+                for v in row.values()
+            )
+        )
     console = Console()
     console.print(table)
     for name, value in result.items():

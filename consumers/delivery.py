@@ -1,260 +1,178 @@
 """Delivery: decode → publish dead letters → apply with the checkpoint → commit. The only place that knows it.
 
-A projection keeps its own checkpoint, in the transaction of its rows. Kafka only says who owns a partition:
+Kafka only says who owns a partition; the projection keeps its own checkpoint (:mod:`engramlog.consumers.ownership`):
 
-- On assignment the partition is *opened*: its checkpoint is read and the consumer seeks there. A partition that cannot
-  be opened is paused and tried again in the background; nothing of it is processed meanwhile.
 - Messages are decoded one by one: what is wrong becomes a dead letter, whose acknowledgement is awaited before the
   checkpoint moves past it.
 - A run is applied by compare-and-set on the checkpoint. A stale owner is :class:`Fenced`: it writes nothing, and the
   partition is opened anew.
-- When a store is down the run is tried a few times, then its partition is closed as above: the consumer stays in its
-  group, other partitions go on, and nothing is ever skipped.
+- When a store is down the run is tried a few times, then its partition is closed: the consumer stays in its group,
+  other partitions go on, nothing is ever skipped, and the partition is opened again when the store is back.
 - Kafka's group offsets are committed now and then, as a courtesy to lag tools.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
-from aiokafka.errors import IllegalStateError, KafkaError
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
 from faststream.kafka import KafkaMessage
 
 from engramlog.consumers.dead_letters import DeadLetters
+from engramlog.consumers.ownership import Ownership
 from engramlog.engine.log import Entry, Refused, Run
 from engramlog.schemas.codec import Codec
-from engramlog.schemas.errors import Fenced, InvalidEvent, Permanent, Transient, Unprocessable, WrongKey, WrongPartition
+from engramlog.schemas.errors import Fenced, InvalidEvent, Transient, Unprocessable, WrongKey, WrongPartition
 from engramlog.schemas.keys import parse_key, partition_for
 
 _log = logging.getLogger(__name__)
 Message: TypeAlias = "ConsumerRecord[Any, Any]"
+T = TypeVar("T")
 
 RETRIES_S = (0.1, 0.4, 1.5)
 """Pauses between the tries of one run, before its partition is closed."""
-REOPEN_S = 1.0
-"""Pause between tries to open a partition."""
 COMMIT_EVERY_S = 1.0
-
-
-class Projection(Protocol):
-    """What can be rebuilt from a topic, and knows how far it has come."""
-
-    async def open_partition(
-        self, topic: str, partition: int, *, cluster_id: str | None, topic_id: str | None, end_offset: int
-    ) -> int:
-        """The next offset to read.
-
-        Raises:
-            ConfigurationError: The checkpoint does not belong to this log.
-            StoreUnavailable: The store does not answer.
-        """
-
-    async def apply(self, run: Run) -> None:
-        """Apply a run and move the checkpoint, both or neither.
-
-        Raises:
-            Fenced: The checkpoint is not where the run begins.
-            Unprocessable: The store cannot hold an event of the run.
-            StoreUnavailable: The store does not answer.
-        """
+_BREATH = 64
+"""After so many messages the decoder lets others run: a write that is under way, an answer in the same process."""
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
-    """The topic that is delivered.
+class Batch:
+    """A decoded run and the messages it came from."""
 
-    Attributes:
-        topic: Full name.
-        partitions: Number of its partitions: the n of the partition rule.
-        cluster_id: The cluster's own id, where it has one.
-        codec: What decodes its events.
-    """
-
-    topic: str
-    partitions: int
-    cluster_id: str | None
-    codec: Codec[Any]
+    run: Run
+    messages: Sequence[Message]
 
 
-@dataclass(slots=True)
-class Delivery(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's listener is untyped
+class Delivery:
     """Delivers one topic to one projection. Give it to a FastStream batch subscriber as handler and listener.
 
-    Attributes:
-        log: The topic.
-        projection: What is projected into.
-        dead_letters: Where the rest goes.
+    Args:
+        ownership: Which partitions are open, and at which offset.
+        codec: What decodes the topic's events.
+        partitions: Number of the topic's partitions: the n of the partition rule.
+        dead_letters: Where everything else goes.
     """
 
-    log: Log
-    projection: Projection
-    dead_letters: DeadLetters
-    consumer: AIOKafkaConsumer | None = None
-    _next: dict[TopicPartition, int] = field(default_factory=dict)
-    _closed: set[TopicPartition] = field(default_factory=set)
-    _reopening: asyncio.Task[None] | None = None
-    _committed_at: float = 0.0
-    _stopping: bool = False
-
-    # -- assignment --------------------------------------------------------------------------------------------------
+    def __init__(self, ownership: Ownership, codec: Codec[Any], partitions: int, dead_letters: DeadLetters) -> None:
+        self._ownership = ownership
+        self._projection = ownership.projection
+        self._codec = codec
+        self._partitions = partitions
+        self._dead_letters = dead_letters
+        self._committed_at = 0.0
+        self._stopping = False
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """Forget them: whoever owns them next reads their checkpoints."""
-        for partition in revoked:
-            self._next.pop(partition, None)
-            self._closed.discard(partition)
+        """Partitions went to another owner."""
+        self._ownership.forget(revoked)
 
-    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Open each one, or close it and try again in the background."""
-        for partition in sorted(assigned):
-            await self._open(partition)
+    async def on_partitions_assigned(self, assigned: set[TopicPartition], consumer: AIOKafkaConsumer) -> None:
+        """Partitions came to this owner: open them."""
+        await self._ownership.open_all(assigned, consumer)
 
     async def stop(self) -> None:
         """Take no more messages; the run under way is finished by whoever stops the broker."""
         self._stopping = True
-        if self._reopening is not None:
-            self._reopening.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._reopening
-
-    async def _open(self, partition: TopicPartition) -> None:
-        assert self.consumer is not None, "the subscriber hands its consumer over before it starts"
-        try:
-            end_offset = (await self.consumer.end_offsets([partition]))[partition]
-            expected = await self.projection.open_partition(
-                partition.topic,
-                partition.partition,
-                cluster_id=self.log.cluster_id,
-                topic_id=None,
-                end_offset=end_offset,
-            )
-            self.consumer.seek(partition, expected)
-            self.consumer.resume(partition)
-        except IllegalStateError:  # revoked in the meantime
-            self._closed.discard(partition)
-        except (Transient, Permanent, KafkaError, OSError) as error:
-            _log.error("%s-%d is not processed: %s", partition.topic, partition.partition, error)
-            self._close(partition, rewind_to=None)
-        else:
-            self._next[partition] = expected
-            self._closed.discard(partition)
-            _log.info("%s-%d is open at offset %d", partition.topic, partition.partition, expected)
-
-    def _close(self, partition: TopicPartition, *, rewind_to: int | None) -> None:
-        assert self.consumer is not None
-        self._next.pop(partition, None)
-        with suppress(IllegalStateError):  # revoked: the next owner does the work
-            if rewind_to is not None:
-                self.consumer.seek(partition, rewind_to)
-            self.consumer.pause(partition)
-            self._closed.add(partition)
-        if self._reopening is None or self._reopening.done():
-            self._reopening = asyncio.create_task(self._reopen(), name=f"reopen-{self.log.topic}")
-
-    async def _reopen(self) -> None:
-        while self._closed:
-            await asyncio.sleep(REOPEN_S)
-            for partition in sorted(self._closed):
-                await self._open(partition)
-
-    # -- messages ----------------------------------------------------------------------------------------------------
+        await self._ownership.stop()
 
     async def __call__(self, message: KafkaMessage) -> None:
-        """Handle one batch: runs of messages, each of one partition."""
-        for (topic, partition), group in groupby(message.raw_message, key=lambda m: (m.topic, m.partition)):
-            if self._stopping:
-                return
-            await self._deliver(TopicPartition(topic, partition), list(group))
+        """Handle one batch: runs of messages, each of one partition. One is decoded while the one before is applied."""
+        async with asyncio.TaskGroup() as tasks:
+            applying: asyncio.Task[None] | None = None
+            for (topic, number), group in groupby(message.raw_message, key=lambda m: (m.topic, m.partition)):
+                partition = TopicPartition(topic, number)
+                expected = self._ownership.next.get(partition)
+                if self._stopping or expected is None:  # closed, or revoked while the batch was on its way
+                    continue
+                fresh = [m for m in group if m.offset >= expected]
+                batch = await self._guarded(partition, expected, self._decode, fresh, expected) if fresh else None
+                if applying is not None:
+                    await applying
+                applying = tasks.create_task(self._finish(partition, batch)) if batch else None
         await self._commit(message)
 
-    async def _deliver(self, partition: TopicPartition, messages: list[Message]) -> None:
-        expected = self._next.get(partition)
-        if expected is None:  # closed, or revoked while the batch was on its way
-            return
-        fresh = [m for m in messages if m.offset >= expected]
-        if not fresh:
-            return
+    async def _finish(self, partition: TopicPartition, batch: Batch) -> None:
+        expected = batch.run.expected
+        applied = await self._guarded(partition, expected, self._apply, batch.run, batch.messages)
+        if applied and self._ownership.next.get(partition) == expected:
+            self._ownership.next[partition] = batch.run.next
+
+    async def _guarded(
+        self, partition: TopicPartition, expected: int, action: Callable[..., Awaitable[T]], *args: Any
+    ) -> T | None:
+        """Do something about a partition, patiently. None: it could not be done, and the partition is closed."""
         try:
-            run = await self._patiently(self._decode, fresh, expected)
-            await self._patiently(self._apply, run, {m.offset: m for m in fresh})
+            return await _patiently(action, *args)
         except Fenced as error:
             _log.warning("%s", error)
-            self._next.pop(partition, None)
-            await self._open(partition)
+            await self._ownership.reopen(partition)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be skipped
             _log.error(
                 "%s-%d halts at offset %d: %s",
                 *(partition.topic, partition.partition, expected, error),
                 exc_info=None if isinstance(error, (Transient, KafkaError)) else error,
             )
-            self._close(partition, rewind_to=expected)
-        else:
-            if self._next.get(partition) == expected:
-                self._next[partition] = run.next
+            self._ownership.close(partition, rewind_to=expected)
+        return None
 
-    async def _patiently(self, action: Any, *args: Any) -> Any:
-        for pause_s in RETRIES_S:
-            try:
-                return await action(*args)
-            except Fenced:
-                raise
-            except (Transient, KafkaError) as error:
-                _log.warning("trying again in %g s: %s", pause_s, error)
-                await asyncio.sleep(pause_s)
-        return await action(*args)
-
-    async def _decode(self, messages: Sequence[Message], expected: int) -> Run:
+    async def _decode(self, messages: Sequence[Message], expected: int) -> Batch:
         entries: list[Entry] = []
         refused: list[Refused] = []
-        for message in messages:
+        for n, message in enumerate(messages):
             try:
                 entries.append(self._entry(message))
             except InvalidEvent as error:
-                await self.dead_letters.publish(message, error)
+                await self._dead_letters.publish(message, error)
                 refused.append(Refused(message.offset, error.reason))
+            if n % _BREATH == 0:
+                await asyncio.sleep(0)
         first, last = messages[0], messages[-1]
-        return Run(first.topic, first.partition, expected, last.offset + 1, tuple(entries), tuple(refused))
+        run = Run(first.topic, first.partition, expected, last.offset + 1, tuple(entries), tuple(refused))
+        return Batch(run, messages)
 
     def _entry(self, message: Message) -> Entry:
-        key = parse_key(message.key)
         if message.value is None:
+            key = parse_key(message.key)
             self._check_partition(message, key.tenant, key.agent or None)
             return Entry(message.offset, message.timestamp, key, None, b"")
-        event, value = self.log.codec.decode_current(message.value)
+        event, value = self._codec.decode_current(message.value)
         if event.key() != message.key:
             raise WrongKey(f"the key is {message.key!r}, for this event it must be {event.key()!r}")
         self._check_partition(message, event.tenantid, event.agentid)
-        return Entry(message.offset, message.timestamp, key, event, value)
+        return Entry(message.offset, message.timestamp, parse_key(message.key), event, value)
 
     def _check_partition(self, message: Message, tenant: str, agent: str | None) -> None:
         if agent is None:  # the erasure of a user or a tenant lies in every partition
             return
-        wanted = partition_for(tenant, agent, self.log.partitions)
+        wanted = partition_for(tenant, agent, self._partitions)
         if message.partition != wanted:
             raise WrongPartition(
                 f"partition {message.partition}, for this agent it must be {wanted}: "
-                '(murmur2(utf8("tenant/agent")) & 0x7fffffff) % ' + str(self.log.partitions) + "; producers that "
-                "cannot compute it find test vectors in tests/unit/partition_vectors.json"
+                f'(murmur2(utf8("tenant/agent")) & 0x7fffffff) % {self._partitions}; producers that cannot compute it '
+                "find test vectors in tests/unit/partition_vectors.json"
             )
 
-    async def _apply(self, run: Run, messages: Mapping[int, Message]) -> None:
+    async def _apply(self, run: Run, messages: Sequence[Message]) -> bool:
         """Apply a run; halve it until what the store cannot hold stands alone, and is a dead letter."""
         try:
-            await self.projection.apply(run)
+            await self._projection.apply(run)
         except Unprocessable as error:
             if len(run.entries) > 1:
                 for half in _halves(run):
                     await self._apply(half, messages)
-                return
-            for entry in run.entries:
-                await self.dead_letters.publish(messages[entry.offset], error)
-            refused = (*run.refused, *(Refused(entry.offset, error.reason) for entry in run.entries))
-            await self.projection.apply(replace(run, entries=(), refused=refused))
+                return True
+            spoilt = {entry.offset for entry in run.entries}
+            for message in messages:
+                if message.offset in spoilt:
+                    await self._dead_letters.publish(message, error)
+            refused = (*run.refused, *(Refused(offset, error.reason) for offset in spoilt))
+            await self._projection.apply(replace(run, entries=(), refused=refused))
+        return True
 
     async def _commit(self, message: KafkaMessage) -> None:
         now = asyncio.get_running_loop().time()
@@ -265,6 +183,18 @@ class Delivery(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's l
             await message.ack()
         except KafkaError as error:  # a rebalance came first; the checkpoint is what counts
             _log.debug("group offsets were not committed: %s", error)
+
+
+async def _patiently(action: Callable[..., Awaitable[T]], *args: Any) -> T:
+    for pause_s in RETRIES_S:
+        try:
+            return await action(*args)
+        except Fenced:
+            raise
+        except (Transient, KafkaError) as error:
+            _log.warning("trying again in %g s: %s", pause_s, error)
+            await asyncio.sleep(pause_s)
+    return await action(*args)
 
 
 def _halves(run: Run) -> Iterator[Run]:

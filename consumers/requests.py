@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 from faststream.kafka import KafkaBroker, KafkaMessage
 
@@ -49,7 +49,7 @@ class Address:
 
 
 @dataclass(slots=True)
-class Requests(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's listener is untyped
+class Requests:
     """Delivers requests to a handler. Give it to a FastStream batch subscriber as handler and listener.
 
     Attributes:
@@ -69,7 +69,7 @@ class Requests(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's l
     handler: Handler
     dead_letters: DeadLetters
     on_stop: Callable[[], Awaitable[None]]
-    consumer: AIOKafkaConsumer | None = None
+    _consumer: AIOKafkaConsumer | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_AT_ONCE))
     _agents: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -86,8 +86,9 @@ class Requests(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's l
             for known in (self._open, self._next, self._committed):
                 known.pop(partition, None)
 
-    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Nothing to prepare."""
+    async def on_partitions_assigned(self, _assigned: set[TopicPartition], consumer: AIOKafkaConsumer) -> None:
+        """Partitions came to this owner."""
+        self._consumer = consumer
 
     async def stop(self) -> None:
         """Take no more, finish what is under way, for a few seconds, and commit."""
@@ -175,10 +176,10 @@ class Requests(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's l
         """Commit up to the oldest request that is still under way."""
         done = {tp: min(self._open.get(tp) or {end}) for tp, end in self._next.items()}
         moved = {tp: offset for tp, offset in done.items() if self._committed.get(tp) != offset}
-        if not moved or self.consumer is None:
+        if not moved or self._consumer is None:
             return
         with suppress(KafkaError):  # a rebalance came first: those requests are answered twice
-            await self.consumer.commit(moved)
+            await self._consumer.commit(moved)
             self._committed.update(moved)
 
 

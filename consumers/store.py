@@ -1,6 +1,7 @@
 """``store``: projects ``memory.records`` into the history."""
 
-from engramlog.consumers.delivery import Delivery, Log
+from engramlog.consumers.delivery import Delivery
+from engramlog.consumers.ownership import Ownership
 from engramlog.consumers.wire import Wiring, subscribe
 from engramlog.schemas.codec import records_codec
 
@@ -9,7 +10,8 @@ NAME = "store"
 
 def register(wiring: Wiring) -> Delivery:
     """Subscribe the history to the records."""
-    log = Log(wiring.topics.records, wiring.cluster.partitions, wiring.cluster.cluster_id, records_codec())
-    delivery = Delivery(log, wiring.history, wiring.dead_letters(NAME))
-    subscribe(wiring, NAME, log.topic, delivery, max_records=wiring.settings.max_poll_records)
+    cluster = wiring.cluster
+    ownership = Ownership(wiring.history, cluster.cluster_id)
+    delivery = Delivery(ownership, records_codec(), cluster.partitions, wiring.dead_letters(NAME))
+    subscribe(wiring, NAME, wiring.topics.records, delivery, max_records=wiring.settings.max_poll_records)
     return delivery

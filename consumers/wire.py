@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from faststream import AckPolicy
 from faststream.kafka import KafkaBroker, KafkaMessage
 from faststream.kafka.annotations import KafkaMessage as InjectedMessage
@@ -20,16 +20,14 @@ from engramlog.schemas.topics import Topics
 class Delivers(Protocol):
     """A handler of batches that also wants to know which partitions it owns."""
 
-    consumer: AIOKafkaConsumer | None
-
     async def __call__(self, message: KafkaMessage) -> None:
         """Handle one batch."""
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """Partitions went to another owner."""
 
-    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Partitions came to this owner."""
+    async def on_partitions_assigned(self, assigned: set[TopicPartition], consumer: AIOKafkaConsumer) -> None:
+        """Partitions came to this owner, who may seek in the consumer."""
 
     async def stop(self) -> None:
         """Finish what is under way."""
@@ -86,8 +84,8 @@ def subscribe(wiring: Wiring, name: str, topic: str, delivery: Delivers, *, max_
     subscriber(handle)
 
 
-class _Listener:
-    """Hands the consumer over before the first assignment: a delivery must seek in it."""
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's listener is untyped
+    """Hands the consumer over with each assignment: it exists only after the subscriber was started."""
 
     def __init__(self, delivery: Delivers, consumer: Callable[[], AIOKafkaConsumer | None]) -> None:
         self._delivery, self._consumer = delivery, consumer
@@ -96,8 +94,9 @@ class _Listener:
         await self._delivery.on_partitions_revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        self._delivery.consumer = self._consumer()
-        await self._delivery.on_partitions_assigned(assigned)
+        consumer = self._consumer()
+        if consumer is not None:
+            await self._delivery.on_partitions_assigned(assigned, consumer)
 
 
 async def _header_proof(batch: tuple[Any, ...], original: Callable[[Any], Awaitable[KafkaMessage]]) -> KafkaMessage:

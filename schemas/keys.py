@@ -36,6 +36,8 @@ def _escape(part: str) -> str:
 
 
 def _unescape(part: str) -> str:
+    if "%" not in part and "~" not in part:
+        return part
     plain = part.replace("%7E", "~").replace("%2F", "/").replace("%25", "%")
     if _escape(plain) != part:
         raise WrongKey(f"the key part {part!r} is not escaped: write '%' as %25, '/' as %2F and '~' as %7E")

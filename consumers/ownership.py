@@ -1,0 +1,132 @@
+"""Which partitions of a topic this process may project, and from which offset.
+
+On assignment a partition is *opened*: its checkpoint is read from the projection and the consumer seeks there. One that
+cannot be opened, or whose store went down, is *closed*: paused, and tried again in the background. Nothing of a closed
+partition is processed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Protocol
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import IllegalStateError, KafkaError
+
+from engramlog.engine.log import Run
+from engramlog.schemas.errors import Permanent, Transient
+
+_log = logging.getLogger(__name__)
+
+REOPEN_S = 1.0
+"""Pause between tries to open a partition."""
+
+
+class Projection(Protocol):
+    """What can be rebuilt from a topic, and knows how far it has come."""
+
+    async def open_partition(
+        self, topic: str, partition: int, *, cluster_id: str | None, topic_id: str | None, end_offset: int
+    ) -> int:
+        """The next offset to read.
+
+        Raises:
+            ConfigurationError: The checkpoint does not belong to this log.
+            StoreUnavailable: The store does not answer.
+        """
+
+    async def apply(self, run: Run) -> None:
+        """Apply a run and move the checkpoint, both or neither.
+
+        Raises:
+            Fenced: The checkpoint is not where the run begins.
+            Unprocessable: The store cannot hold an event of the run.
+            StoreUnavailable: The store does not answer.
+        """
+
+
+class Ownership:
+    """The partitions that a process owns.
+
+    Args:
+        projection: What keeps the checkpoints.
+        cluster_id: The cluster's own id, where it has one.
+
+    Attributes:
+        next: The open partitions, and the offset that each wants next.
+    """
+
+    def __init__(self, projection: Projection, cluster_id: str | None) -> None:
+        self.projection = projection
+        self.next: dict[TopicPartition, int] = {}
+        self._cluster_id = cluster_id
+        self._closed: set[TopicPartition] = set()
+        self._consumer: AIOKafkaConsumer | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def forget(self, revoked: Iterable[TopicPartition]) -> None:
+        """They went to another owner, who reads their checkpoints."""
+        for partition in revoked:
+            self.next.pop(partition, None)
+            self._closed.discard(partition)
+
+    async def open_all(self, assigned: Iterable[TopicPartition], consumer: AIOKafkaConsumer) -> None:
+        """They came to this owner."""
+        self._consumer = consumer
+        for partition in sorted(assigned):
+            await self._open(partition, consumer)
+
+    async def reopen(self, partition: TopicPartition) -> None:
+        """Another owner was here: read the checkpoint anew, if the partition is still ours."""
+        self.next.pop(partition, None)
+        if self._consumer is not None:
+            await self._open(partition, self._consumer)
+
+    def close(self, partition: TopicPartition, *, rewind_to: int | None = None) -> None:
+        """Process nothing of it until it can be opened again."""
+        self.next.pop(partition, None)
+        if self._consumer is None:
+            return
+        with suppress(IllegalStateError):  # revoked: the next owner does the work
+            if rewind_to is not None:
+                self._consumer.seek(partition, rewind_to)
+            self._consumer.pause(partition)
+            self._closed.add(partition)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._open_closed(self._consumer), name="engramlog-reopen")
+
+    async def stop(self) -> None:
+        """Stop trying to open partitions."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _open(self, partition: TopicPartition, consumer: AIOKafkaConsumer) -> None:
+        try:
+            end_offset = (await consumer.end_offsets([partition]))[partition]
+            expected = await self.projection.open_partition(
+                partition.topic,
+                partition.partition,
+                cluster_id=self._cluster_id,
+                topic_id=None,
+                end_offset=end_offset,
+            )
+            consumer.seek(partition, expected)
+            consumer.resume(partition)
+        except IllegalStateError:  # revoked in the meantime
+            self._closed.discard(partition)
+        except (Transient, Permanent, KafkaError, OSError) as error:
+            _log.error("%s-%d is not processed: %s", partition.topic, partition.partition, error)
+            self.close(partition)
+        else:
+            self.next[partition] = expected
+            self._closed.discard(partition)
+            _log.info("%s-%d is open at offset %d", partition.topic, partition.partition, expected)
+
+    async def _open_closed(self, consumer: AIOKafkaConsumer) -> None:
+        while self._closed:
+            await asyncio.sleep(REOPEN_S)
+            for partition in sorted(self._closed):
+                await self._open(partition, consumer)
