@@ -1,6 +1,5 @@
 """Publishing dead letters: the raw bytes, and why."""
 
-import base64
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from aiokafka import ConsumerRecord
 from faststream.kafka import KafkaBroker
 
-from engramlog.schemas.dead_letters import HEADER, DeadLetter, messages, packed_headers, shown
+from engramlog.schemas.dead_letters import HEADER, DeadLetter, messages, packed_headers, packed_key, shown
 from engramlog.schemas.errors import InvalidEvent, Unprocessable
 
 
@@ -32,6 +31,7 @@ class DeadLetters:
         Raises:
             KafkaError: The broker does not take it.
         """
+        key, key_bytes_left_out = packed_key(message.key)
         headers, left_out = packed_headers(message.headers)
         await self._publish(
             DeadLetter(
@@ -43,7 +43,8 @@ class DeadLetters:
                 partition=message.partition,
                 offset=message.offset,
                 recorded_ms=message.timestamp,
-                key=None if message.key is None else base64.b64encode(message.key).decode(),
+                key=key,
+                key_bytes_left_out=key_bytes_left_out,
                 headers=headers,
                 headers_left_out=left_out,
             ),

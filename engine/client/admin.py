@@ -1,5 +1,6 @@
 """Topics: made from the table, and checked against it before any process runs on them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from engramlog.schemas.errors import ConfigurationError
 from engramlog.schemas.topics import DEFAULT_PARTITIONS, MUST_HOLD, Topics, TopicSpec
 
 _GOOD_REPLICATION = 3
+_LOOKS, _PAUSE_S = 50, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,17 @@ async def create_topics(config: KafkaConfig, *, partitions: int = DEFAULT_PARTIT
             if code and error is not AlreadyExists:
                 raise ConfigurationError(f"Kafka refuses to create {spec.name!r}: {error.__name__}: {message}")
             created.append(spec.name)
+        await _wait_for(admin, created)
     return created
+
+
+async def _wait_for(admin: AIOKafkaAdminClient, created: list[str]) -> None:
+    """Wait until new topics are known: a broker tells of them a little later than it makes them."""
+    for _ in range(_LOOKS):
+        known = await admin.describe_topics(created) if created else []
+        if all(topic["error_code"] == 0 and topic["partitions"] for topic in known):
+            return
+        await asyncio.sleep(_PAUSE_S)
 
 
 async def inspect_topics(config: KafkaConfig) -> Cluster:

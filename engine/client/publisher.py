@@ -15,6 +15,7 @@ from engramlog.schemas.scope import Position
 
 _log = logging.getLogger(__name__)
 _PAUSE_S = 0.2
+_LOOKS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,14 @@ class Publisher:
             ConfigurationError: It does not exist.
             BrokerUnavailable: Kafka does not answer.
         """
-        with kafka_errors(self._config, f"reading about the topic {topic}"):
-            producer = await self._running()
-            found = await producer.partitions_for(topic)
-        if not found:
-            raise ConfigurationError(f"the topic {topic!r} does not exist: create it with 'engramlog topics create'")
-        return len(found)
+        for _ in range(_LOOKS):  # a topic that was just created is not yet known to every broker
+            with kafka_errors(self._config, f"reading about the topic {topic}"):
+                producer = await self._running()
+                found = (await producer.client.fetch_all_metadata()).partitions_for_topic(topic)
+            if found:
+                return len(found)
+            await asyncio.sleep(_PAUSE_S)
+        raise ConfigurationError(f"the topic {topic!r} does not exist: create it with 'engramlog topics create'")
 
     async def publish(self, messages: Sequence[Outgoing], *, timeout_s: float) -> list[Position]:
         """Publish messages; those of one partition keep their order.

@@ -120,7 +120,7 @@ async def test_every_way_of_being_wrong_is_a_dead_letter_and_the_next_record_is_
 
 async def compressed_put(rig: Rig, value: bytes, key: bytes, partition: int) -> Position:
     """What is too large for the broker gets through compressed."""
-    from aiokafka import AIOKafkaProducer  # noqa: PLC0415
+    from aiokafka import AIOKafkaProducer
 
     producer = AIOKafkaProducer(
         bootstrap_servers=rig.config.bootstrap_servers, compression_type="gzip", max_request_size=8_000_000
@@ -134,8 +134,8 @@ async def compressed_put(rig: Rig, value: bytes, key: bytes, partition: int) -> 
 
 
 async def test_a_bad_query_is_answered_and_one_without_an_address_is_a_dead_letter(rig: Rig) -> None:
-    from engramlog.schemas.queries import CORRELATION_ID, REPLY_PARTITION, REPLY_TOPIC  # noqa: PLC0415
-    from tests.brokers import eventually  # noqa: PLC0415
+    from engramlog.schemas.queries import CORRELATION_ID, REPLY_PARTITION, REPLY_TOPIC
+    from tests.brokers import eventually
 
     replies = rig.topics.replies.encode()
     address = [(REPLY_TOPIC, replies), (REPLY_PARTITION, b"1"), (CORRELATION_ID, b"request-1")]

@@ -1,0 +1,78 @@
+"""Looking at consumer groups: who is in them, what each member owns, what was committed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.coordinator.protocol import ConsumerProtocol
+from aiokafka.errors import for_code
+
+from engramlog.engine.client.connection import KafkaConfig, kafka_errors
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process in a consumer group.
+
+    Attributes:
+        client_id: How it calls itself.
+        host: Where the broker sees it.
+        owns: Topics and partitions that are assigned to it.
+    """
+
+    client_id: str
+    host: str
+    owns: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group.
+
+    Attributes:
+        group_id: Its id.
+        state: As the broker calls it: ``Stable``, ``Empty``, ``Dead`` (there is none), ``PreparingRebalance``, …
+        members: Who is in it.
+        committed: Committed offsets by topic and partition.
+    """
+
+    group_id: str
+    state: str
+    members: tuple[Member, ...]
+    committed: dict[tuple[str, int], int]
+
+
+async def inspect_groups(config: KafkaConfig, group_ids: Sequence[str]) -> list[Group]:
+    """Look at consumer groups; one that does not exist has no members and the state ``Dead``.
+
+    Raises:
+        BrokerUnavailable: Kafka does not answer.
+    """
+    admin = AIOKafkaAdminClient(**config.common())
+    with kafka_errors(config, "looking at consumer groups"):
+        try:
+            await admin.start()
+            return [await _group(admin, group_id) for group_id in group_ids]
+        finally:
+            await admin.close()
+
+
+async def _group(admin: AIOKafkaAdminClient, group_id: str) -> Group:
+    (response,) = await admin.describe_consumer_groups([group_id])
+    described = response.to_object()["groups"][0]
+    if described["error_code"] and described["state"] != "Dead":
+        raise for_code(described["error_code"])(f"the group {group_id!r} cannot be described")
+    committed = await admin.list_consumer_group_offsets(group_id)
+    members = tuple(
+        Member(member["client_id"], member["client_host"], _owned(member["member_assignment"]))
+        for member in described["members"]
+    )
+    offsets = {(tp.topic, tp.partition): found.offset for tp, found in committed.items() if found.offset >= 0}
+    return Group(group_id, described["state"], members, offsets)
+
+
+def _owned(assignment: bytes) -> tuple[tuple[str, int], ...]:
+    if not assignment:  # it has just joined
+        return ()
+    decoded = ConsumerProtocol.ASSIGNMENT.decode(assignment)
+    return tuple((topic, partition) for topic, partitions in decoded.assignment for partition in sorted(partitions))
