@@ -1,36 +1,42 @@
 """From rows to records: decoded, corrected and invalidated as a point of view has it."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Select, bindparam, func, select
 
+from engramlog.engine.history.prepared import Snapshot, padded
 from engramlog.engine.history.tables import AnyRow, Tables
-from engramlog.engine.history.window import View
+from engramlog.engine.history.view import View, instant
 from engramlog.schemas.codec import records_codec
 from engramlog.schemas.queries import Invalidation, StoredRecord
 from engramlog.schemas.scope import Scope
 
-_CHUNK = 500
+_CHUNK = 256
 _CHANGING = ("corrected", "invalidated")
 
 
-def load(
-    connection: Connection, tables: Tables, scope: Scope, ids: Sequence[str], view: View
-) -> dict[str, StoredRecord]:
+def load(snapshot: Snapshot, scope: Scope, ids: Sequence[str], view: View) -> dict[str, StoredRecord]:
     """Records of the scope's agent by id, as the view has them. Visibility was checked by who found the ids."""
-    c = tables.records.c
     found: dict[str, StoredRecord] = {}
     for i in range(0, len(ids), _CHUNK):
-        query = select(
-            c.record_id, c.session_id, c.user_id, c.position, c.recorded_ms, c.hidden_at, c.hidden_ms, c.marked, c.body
-        ).where(c.tenant == scope.tenant, c.agent == scope.agent, c.record_id.in_(ids[i : i + _CHUNK]))
-        rows = (connection.execute(query)).all()
+        names = padded(list(ids[i : i + _CHUNK]), prefix="id")
+        values = {"tenant": scope.tenant, "agent": scope.agent} | names
+        rows = snapshot.rows(("bodies", len(names)), lambda: _statement(snapshot.tables, names), values)  # noqa: B023
         marked = {row.record_id: row.position for row in rows if row.marked}
-        marks = _marks(connection, tables, scope, marked, view) if marked else {}
+        marks = _marks(snapshot, scope, marked, view) if marked else {}
         for row in rows:
             found[row.record_id] = _stored(row, view, marks.get(row.record_id, {}))
     return found
+
+
+def _statement(tables: Tables, names: dict[str, str]) -> Select[Any]:
+    c = tables.records.c
+    return select(
+        c.record_id, c.session_id, c.user_id, c.position, c.recorded_ms, c.hidden_at, c.hidden_ms, c.marked, c.body
+    ).where(
+        c.tenant == bindparam("tenant"), c.agent == bindparam("agent"), c.record_id.in_([bindparam(n) for n in names])
+    )
 
 
 def _stored(row: AnyRow, view: View, marks: dict[str, AnyRow]) -> StoredRecord:
@@ -54,11 +60,9 @@ def _stored(row: AnyRow, view: View, marks: dict[str, AnyRow]) -> StoredRecord:
     )
 
 
-def _marks(
-    connection: Connection, tables: Tables, scope: Scope, positions: dict[str, int], view: View
-) -> dict[str, dict[str, AnyRow]]:
+def _marks(snapshot: Snapshot, scope: Scope, positions: dict[str, int], view: View) -> dict[str, dict[str, AnyRow]]:
     """The last correction and invalidation of each record, within the view and later than the record itself."""
-    t, m = tables.targets.c, tables.marks.c
+    t, m = snapshot.tables.targets.c, snapshot.tables.marks.c
     where = [
         t.tenant == scope.tenant,
         t.agent == scope.agent,
@@ -67,21 +71,16 @@ def _marks(
         *view.mark_limits(t),
     ]
     newest = select(func.max(t.position)).where(*where).group_by(t.record_id, t.kind)
-    last = list((connection.execute(newest)).scalars())
+    last = list(snapshot.connection.execute(newest, view.values()).scalars())
     if not last:
         return {}
     query = (
         select(t.record_id, t.kind, t.position, m.body)
-        .join(tables.marks, (m.tenant == t.tenant) & (m.agent == t.agent) & (m.event_id == t.event_id))
+        .join(snapshot.tables.marks, (m.tenant == t.tenant) & (m.agent == t.agent) & (m.event_id == t.event_id))
         .where(*where, t.position.in_(last))
     )
     found: dict[str, dict[str, AnyRow]] = {}
-    for row in connection.execute(query):
+    for row in snapshot.connection.execute(query, view.values()):
         if row.position > positions[row.record_id]:
             found.setdefault(row.record_id, {})[row.kind] = row
     return found
-
-
-def instant(ms: int) -> datetime:
-    """Milliseconds since the epoch as an instant."""
-    return datetime.fromtimestamp(ms // 1000, UTC).replace(microsecond=ms % 1000 * 1000)

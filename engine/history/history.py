@@ -16,6 +16,7 @@ from engramlog.engine.history.checkpoints import (
 )
 from engramlog.engine.history.database import Database
 from engramlog.engine.history.digest import digest_of
+from engramlog.engine.history.prepared import Prepared, Snapshot
 from engramlog.engine.history.reading import Read, records_by_id, stats_of, window_of
 from engramlog.engine.history.tables import tables_of
 from engramlog.engine.history.work import Statements, Work
@@ -61,6 +62,7 @@ class History:
         self._tables = tables_of(version)
         self._database = Database(url, timeout_s=timeout_s, readers=readers)
         self._statements = Statements.of(self._database, self._tables)
+        self._prepared = Prepared()
         self._clock = clock
 
     async def start(self) -> None:
@@ -129,9 +131,7 @@ class History:
         """
         return await self._read(
             scope,
-            lambda connection, reached: window_of(
-                connection, self._tables, scope, query, snapshot=reached - 1, max_bytes=max_bytes
-            ),
+            lambda snapshot, reached: window_of(snapshot, scope, query, end=reached - 1, max_bytes=max_bytes),
         )
 
     async def read_records(self, scope: Scope, record_ids: Sequence[str], *, max_bytes: int) -> Read[RecordsAnswer]:
@@ -144,12 +144,12 @@ class History:
         """
         return await self._read(
             scope,
-            lambda connection, reached: records_by_id(connection, self._tables, scope, record_ids, max_bytes=max_bytes),
+            lambda snapshot, _: records_by_id(snapshot, scope, record_ids, max_bytes=max_bytes),
         )
 
     async def read_stats(self, scope: Scope) -> Read[StatsAnswer]:
         """Counts of what the scope sees."""
-        return await self._read(scope, lambda connection, reached: stats_of(connection, self._tables, scope))
+        return await self._read(scope, lambda snapshot, _: stats_of(snapshot, scope))
 
     async def checkpoints(self) -> list[Checkpoint]:
         """How far every partition was applied, by topic and partition."""
@@ -169,12 +169,12 @@ class History:
     def _place(self, scope: Scope) -> tuple[str, int]:
         return self._topics.records, partition_for(scope.tenant, scope.agent, self._topics.partitions)
 
-    async def _read(self, scope: Scope, answer: Callable[[Connection, int], A]) -> Read[A]:
+    async def _read(self, scope: Scope, answer: Callable[[Snapshot, int], A]) -> Read[A]:
         topic, partition = self._place(scope)
 
         def read(connection: Connection) -> Read[A]:
             reached = next_offset(connection, self._tables, topic, partition)
             seen = (Reached(topic=topic, partition=partition, offset=reached - 1),) if reached else ()
-            return Read(answer(connection, reached), seen)
+            return Read(answer(Snapshot(connection, self._tables, self._prepared), reached), seen)
 
         return await self._database.read(read)

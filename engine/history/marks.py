@@ -10,8 +10,7 @@ from typing import Any
 
 from sqlalchemy import and_, bindparam, delete, select, update
 
-from engramlog.engine.history.tables import AnyRow
-from engramlog.engine.history.window import ONE
+from engramlog.engine.history.tables import ONE, AnyRow
 from engramlog.engine.history.work import EVENT, RECORD, Work, chunks
 from engramlog.engine.log import Entry
 from engramlog.schemas.envelope import (

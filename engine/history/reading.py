@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import func, select
 
-from engramlog.engine.history.bodies import instant, load
-from engramlog.engine.history.tables import AnyRow, Tables
-from engramlog.engine.history.window import Cut, View, rows_in, spanned, streams_of, users_of
+from engramlog.engine.history.bodies import load
+from engramlog.engine.history.prepared import Snapshot
+from engramlog.engine.history.tables import AnyRow
+from engramlog.engine.history.view import View, instant
+from engramlog.engine.history.window import Cut, Streams, rows_in, spanned, streams_of, users_of
 from engramlog.schemas.queries import (
     ContextRecord,
     HistoryAnswer,
@@ -46,30 +48,27 @@ class Read(Generic[A]):
 class _Source:
     """What one reading of a window reads from."""
 
-    connection: Connection
-    tables: Tables
+    snapshot: Snapshot
     scope: Scope
     view: View
-    streams: list[ColumnElement[bool]]
+    streams: Streams
 
     def rows(self, cut: Cut) -> list[AnyRow]:
-        return rows_in(self.connection, self.tables.records, self.streams, self.view, cut)
+        return rows_in(self.snapshot, self.streams, self.view, cut)
 
     def stored(self, rows: Sequence[AnyRow]) -> list[StoredRecord]:
         ids = [row.record_id for row in rows]
-        found = load(self.connection, self.tables, self.scope, ids, self.view)
+        found = load(self.snapshot, self.scope, ids, self.view)
         return [found[i] for i in ids]
 
 
-def window_of(
-    connection: Connection, tables: Tables, scope: Scope, query: HistoryQuery, *, snapshot: int, max_bytes: int
-) -> HistoryAnswer:
-    """One page of a window. ``snapshot``: the offset that the database has reached, -1 for none."""
+def window_of(snapshot: Snapshot, scope: Scope, query: HistoryQuery, *, end: int, max_bytes: int) -> HistoryAnswer:
+    """One page of a window. ``end``: the offset that the database has reached, -1 for none."""
     view, page = View.of(query), query.page
     if page is not None and view.at == page.as_of:
-        view = spanned(connection, tables, scope, view)
-    streams = streams_of(connection, tables, scope)
-    source = _Source(connection, tables, scope, view, streams)
+        view = spanned(snapshot, scope, view)
+    streams = streams_of(snapshot, scope)
+    source = _Source(snapshot, scope, view, streams)
     head = _head(source)
     rank = page.rank if page else 0
     given = _Given(query.keep_rate, rank, room=max_bytes)
@@ -79,8 +78,8 @@ def window_of(
     before = page.before if page else None
     above = None if head is None else head.offset
     more, full = _fill(source, given, left=left, before=before, above=above)
-    lowest = given.lowest if given.newest_first else before if before is not None else snapshot + 1
-    as_of = page.as_of if page else max(snapshot, 0)
+    lowest = given.lowest if given.newest_first else before if before is not None else end + 1
+    as_of = page.as_of if page else max(end, 0)
     return HistoryAnswer(
         records=given.in_order(),
         truncated=more and not full,
@@ -174,12 +173,10 @@ def encoded_bytes(value: Wire) -> int:
     return len(value.__pydantic_serializer__.to_json(value, exclude_none=True)) + 1
 
 
-def records_by_id(
-    connection: Connection, tables: Tables, scope: Scope, record_ids: Sequence[str], *, max_bytes: int
-) -> RecordsAnswer:
+def records_by_id(snapshot: Snapshot, scope: Scope, record_ids: Sequence[str], *, max_bytes: int) -> RecordsAnswer:
     """Records by id, see :meth:`History.read_records`."""
     ids = list(dict.fromkeys(record_ids))
-    sizes = _sizes(connection, tables, scope, ids)
+    sizes = _sizes(snapshot, scope, ids)
     present = [i for i in ids if i in sizes]
     records: list[StoredRecord] = []
     room, taken = max_bytes, 0
@@ -191,7 +188,7 @@ def records_by_id(
             if space < 0 and (batch or records):
                 break
             batch.append(i)
-        found = load(connection, tables, scope, batch, View())
+        found = load(snapshot, scope, batch, View())
         for i in batch:
             size = encoded_bytes(found[i])
             if size > room and records:
@@ -211,9 +208,9 @@ def _records(
     return RecordsAnswer(records=tuple(records), missing=missing, unread=tuple(unread))
 
 
-def _sizes(connection: Connection, tables: Tables, scope: Scope, ids: Sequence[str]) -> dict[str, int]:
+def _sizes(snapshot: Snapshot, scope: Scope, ids: Sequence[str]) -> dict[str, int]:
     """The sizes of the bodies that the scope may see, by id."""
-    c = tables.records.c
+    c = snapshot.tables.records.c
     where = [c.tenant == scope.tenant, c.agent == scope.agent]
     if scope.session is not None:
         where.append(c.session_id == scope.session)
@@ -222,13 +219,13 @@ def _sizes(connection: Connection, tables: Tables, scope: Scope, ids: Sequence[s
     found: dict[str, int] = {}
     for i in range(0, len(ids), 500):
         query = select(c.record_id, func.length(c.body)).where(*where, c.record_id.in_(ids[i : i + 500]))
-        found.update((row[0], row[1]) for row in connection.execute(query))
+        found.update((row[0], row[1]) for row in snapshot.connection.execute(query))
     return found
 
 
-def stats_of(connection: Connection, tables: Tables, scope: Scope) -> StatsAnswer:
+def stats_of(snapshot: Snapshot, scope: Scope) -> StatsAnswer:
     """Counts of a scope: sums over its sessions."""
-    s = tables.sessions.c
+    s = snapshot.tables.sessions.c
     where = [s.tenant == scope.tenant, s.agent == scope.agent, s.records > 0]
     if scope.session is not None:
         where.append(s.session_id == scope.session)
@@ -240,9 +237,9 @@ def stats_of(connection: Connection, tables: Tables, scope: Scope) -> StatsAnswe
         func.count(func.nullif(s.session_id, "").distinct()),
         func.count(func.nullif(s.user_id, "").distinct()),
     ).where(*where)
-    records, visible, sessions, users = (connection.execute(query)).one()
-    streams = streams_of(connection, tables, scope)
-    source = _Source(connection, tables, scope, View(hidden_too=True), streams)
+    records, visible, sessions, users = (snapshot.connection.execute(query)).one()
+    streams = streams_of(snapshot, scope)
+    source = _Source(snapshot, scope, View(hidden_too=True), streams)
     first = source.rows(Cut(limit=1, newest=False))
     last = source.rows(Cut(limit=1))
     return StatsAnswer(

@@ -7,12 +7,28 @@ SQLite and PostgreSQL. Positions are offsets in the agent's own partition of ``m
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, Row, SmallInteger, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Index,
+    LargeBinary,
+    MetaData,
+    Row,
+    SmallInteger,
+    Table,
+    Text,
+    literal_column,
+    text,
+)
 
 PROJECTION = "history"
 
 AnyRow = Row[*tuple[Any, ...]]
 """A row of any width."""
+
+ONE: ColumnElement[int] = literal_column("1")
+"""Written out, so that SQLite can use the partial index of hidden rows."""
 
 
 def _text(name: str, *, key: bool = False) -> Column[str]:

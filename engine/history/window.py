@@ -4,117 +4,60 @@ A scope is a handful of streams (an address each, e.g. the shared rows and the u
 stream is a range of an index that ends in ``hidden, position``. A query takes the first rows of each and merges them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, literal_column, or_, select, union_all
+from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, func, or_, select, union_all
 
-from engramlog.engine.history.tables import AnyRow, Tables
-from engramlog.schemas.queries import HistoryQuery
+from engramlog.engine.history.prepared import Snapshot, padded
+from engramlog.engine.history.tables import ONE, AnyRow, Tables
+from engramlog.engine.history.view import View
 from engramlog.schemas.scope import Scope
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-ONE: ColumnElement[int] = literal_column("1")
-"""Written out, so that SQLite can use the partial index of hidden rows."""
-
-_MERGED = 50  # streams in one statement
+_MERGED = 32  # users in one statement; SQLite merges at most 500 parts
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """A point of view. A row is seen when it is not later than any limit, and was not hidden within all of them.
+class Streams:
+    """The addresses that make up a scope, each a prefix of an index of the records.
 
     Attributes:
-        at: Recorded axis: offset, inclusive; None: no limit.
-        ms: Recorded axis: log time in milliseconds, inclusive.
-        us: Happened axis: microseconds, inclusive.
-        hidden_too: Removed rows are seen as well.
-        span: Where rows lie that are hidden now and were not then, where known; narrows the search.
+        scope: The scope.
+        users: The users whose rows are seen, ``""`` for the shared ones; None: everybody's, in one stream.
     """
 
-    at: int | None = None
-    ms: int | None = None
-    us: int | None = None
-    hidden_too: bool = False
-    span: tuple[int, int] | None = None
+    scope: Scope
+    users: tuple[str, ...] | None
 
-    @classmethod
-    def of(cls, query: HistoryQuery) -> "View":
-        """The point of view of a query: its ``as_of``, within the snapshot that its first page had read."""
-        as_of = query.as_of
-        ats = [a for a in (query.page.as_of if query.page else None, as_of.offset if as_of else None) if a is not None]
-        return cls(
-            at=min(ats, default=None),
-            ms=(as_of.recorded - EPOCH) // timedelta(milliseconds=1) if as_of and as_of.recorded else None,
-            us=(as_of.happened - EPOCH) // timedelta(microseconds=1) if as_of and as_of.happened else None,
-        )
-
-    def limits(self, c: Any) -> list[ColumnElement[bool]]:
-        """The conditions that hold for visible and hidden rows alike."""
-        found: list[ColumnElement[bool]] = []
-        if self.at is not None:
-            found.append(c.position <= self.at)
-        if self.ms is not None:
-            found.append(c.recorded_ms <= self.ms)
-        if self.us is not None:
-            found.append(c.happened_us <= self.us)
-        return found
-
-    def mark_limits(self, c: Any) -> list[ColumnElement[bool]]:
-        """The conditions for marks: those of the recorded axis."""
-        return replace(self, us=None).limits(c)
-
-    def before(self, row: Any) -> bool:
-        """Whether a hidden row was not yet hidden."""
-        return (self.at is not None and row.hidden_at > self.at) or (self.ms is not None and row.hidden_ms > self.ms)
-
-    def states(self, c: Any) -> list[ColumnElement[bool]]:
-        """The ranges of the index: what is visible, and what is hidden by now but was not then."""
-        later: list[ColumnElement[bool]] = []
-        if self.at is not None:
-            later.append(c.hidden_at > self.at)
-        if self.ms is not None:
-            later.append(c.hidden_ms > self.ms)
-        visible = c.hidden == 0
-        if self.hidden_too:
-            return [visible, c.hidden == ONE]
-        if not later:
-            return [visible]
-        hidden = and_(c.hidden == ONE, or_(*later))
-        if self.span is not None:
-            hidden = and_(hidden, c.position >= self.span[0], c.position <= self.span[1])
-        return [visible, hidden]
+    def values(self) -> dict[str, str]:
+        """The parameters that name the agent and the session."""
+        found = {"tenant": self.scope.tenant, "agent": self.scope.agent}
+        return found if self.scope.session is None else found | {"session": self.scope.session}
 
 
-def streams_of(connection: Connection, tables: Tables, scope: Scope) -> list[ColumnElement[bool]]:
-    """The addresses that make up a scope, each a prefix of an index of the records."""
-    c = tables.records.c
-    agent = and_(c.tenant == scope.tenant, c.agent == scope.agent)
-    session = agent if scope.session is None else and_(agent, c.session_id == scope.session)
+def streams_of(snapshot: Snapshot, scope: Scope) -> Streams:
+    """The streams of a scope. With ``users="all"`` a session has one for each of its users."""
     if scope.users == "own":
-        return [and_(session, c.user_id == user) for user in users_of(scope)]
+        return Streams(scope, users_of(scope))
     if scope.session is None:
-        return [agent]
-    s = tables.sessions.c
+        return Streams(scope, None)
+    s = snapshot.tables.sessions.c
     query = select(s.user_id).where(s.tenant == scope.tenant, s.agent == scope.agent, s.session_id == scope.session)
-    users = (connection.execute(query)).scalars().all()
-    return [and_(session, c.user_id == user) for user in users]
+    return Streams(scope, tuple(snapshot.connection.execute(query).scalars()))
 
 
-def users_of(scope: Scope) -> list[str]:
+def users_of(scope: Scope) -> tuple[str, ...]:
     """Whose rows a scope sees with ``users="own"``: the shared ones, and the user's."""
-    return [""] if scope.user is None else ["", scope.user]
+    return ("",) if scope.user is None else ("", scope.user)
 
 
-def spanned(connection: Connection, tables: Tables, scope: Scope, view: View) -> View:
+def spanned(snapshot: Snapshot, scope: Scope, view: View) -> View:
     """A later page's view, narrowed: costs the rows hidden since the first page, usually none."""
-    c = tables.records.c
+    c = snapshot.tables.records.c
     query = select(func.min(c.position), func.max(c.position)).where(
         c.tenant == scope.tenant, c.agent == scope.agent, c.hidden == ONE, c.hidden_at > view.at
     )
-    low, high = (connection.execute(query)).one()
+    low, high = snapshot.connection.execute(query).one()
     return replace(view, span=(low, high) if low is not None else (0, -1))
 
 
@@ -135,36 +78,68 @@ class Cut:
     above: int | None = None
 
 
-def rows_in(
-    connection: Connection, table: Table, streams: Sequence[ColumnElement[bool]], view: View, cut: Cut
-) -> list[AnyRow]:
+def rows_in(snapshot: Snapshot, streams: Streams, view: View, cut: Cut) -> list[AnyRow]:
     """The first rows of a cut, in its order: ``position``, ``record_id``, ``recorded_ms``, ``size`` of the body."""
+    values = streams.values() | view.values() | {"limit": cut.limit, "below": cut.below, "above": cut.above}
+    if streams.users is None:
+        return _merged(snapshot, streams, view, cut, values)
     found: list[AnyRow] = []
-    for i in range(0, len(streams), _MERGED):
-        query = _merged(table, streams[i : i + _MERGED], view, cut)
-        found += (connection.execute(query)).all()
-    if len(streams) > _MERGED:
+    for i in range(0, len(streams.users), _MERGED):
+        users = padded(list(streams.users[i : i + _MERGED]), prefix="user")
+        found += _merged(snapshot, replace(streams, users=tuple(users)), view, cut, values | users)
+    if len(streams.users) > _MERGED:
         found.sort(key=lambda row: int(row.position), reverse=cut.newest)
     return found[: cut.limit]
 
 
-def _merged(table: Table, streams: Sequence[ColumnElement[bool]], view: View, cut: Cut) -> Any:
-    c = table.c
+def _merged(snapshot: Snapshot, streams: Streams, view: View, cut: Cut, values: dict[str, Any]) -> list[AnyRow]:
+    in_session, users = streams.scope.session is not None, streams.users
+    bounded = (cut.below is not None, cut.above is not None)
+    shape = ("window", in_session, users, view.shape(), cut.newest, bounded)
+    return snapshot.rows(shape, lambda: _statement(snapshot.tables, streams, view, cut), values)
+
+
+def _statement(tables: Tables, streams: Streams, view: View, cut: Cut) -> Select[Any]:
+    """The statement of a shape; ``streams.users`` are names of parameters here."""
+    c = tables.records.c
+    limit = bindparam("limit", type_=Integer)
     bounds = view.limits(c)
     if cut.below is not None:
-        bounds.append(c.position < cut.below)
+        bounds.append(c.position < bindparam("below"))
     if cut.above is not None:
-        bounds.append(c.position > cut.above)
+        bounds.append(c.position > bindparam("above"))
+    address: ColumnElement[bool] = and_(c.tenant == bindparam("tenant"), c.agent == bindparam("agent"))
+    if streams.scope.session is not None:
+        address = and_(address, c.session_id == bindparam("session"))
+    each = [address] if streams.users is None else [and_(address, c.user_id == bindparam(u)) for u in streams.users]
     parts: list[Select[Any]] = [
         select(c.position, c.record_id, c.recorded_ms, func.length(c.body).label("size"))
         .where(stream, state, *bounds)
         .order_by(c.position.desc() if cut.newest else c.position)
-        .limit(cut.limit)
-        for stream in streams
-        for state in view.states(c)
+        .limit(limit)
+        for stream in each
+        for state in _states(view, c)
     ]
     if len(parts) == 1:
         return parts[0]
     merged = union_all(*(select(part.subquery()) for part in parts)).subquery()
     order = merged.c.position.desc() if cut.newest else merged.c.position
-    return select(merged).order_by(order).limit(cut.limit)
+    return select(merged).order_by(order).limit(limit)
+
+
+def _states(view: View, c: Any) -> list[ColumnElement[bool]]:
+    """The ranges of the index: what is visible, and what is hidden by now but was not then."""
+    visible = c.hidden == 0
+    if view.hidden_too:
+        return [visible, c.hidden == ONE]
+    later: list[ColumnElement[bool]] = []
+    if view.at is not None:
+        later.append(c.hidden_at > bindparam("at"))
+    if view.ms is not None:
+        later.append(c.hidden_ms > bindparam("ms"))
+    if not later or view.span == (0, -1):
+        return [visible]
+    hidden = and_(c.hidden == ONE, or_(*later))
+    if view.span is not None:
+        hidden = and_(hidden, c.position >= bindparam("low"), c.position <= bindparam("high"))
+    return [visible, hidden]

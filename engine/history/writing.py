@@ -1,17 +1,14 @@
 """Applying a run: records in batches, everything else in its place between them."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select
 
 from engramlog.engine.history import erasure, marks
+from engramlog.engine.history.view import microseconds
 from engramlog.engine.history.work import RECORD, RecordKey, Work
 from engramlog.engine.log import Entry, Run
 from engramlog.schemas.envelope import RecordWritten, ScopeErasedEvent
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 
 _Batch = dict[RecordKey, tuple[Any, ...] | None]
 
@@ -54,7 +51,7 @@ def _row(entry: Entry, event: RecordWritten) -> tuple[Any, ...]:
         event.userid or "",
         entry.offset,
         entry.recorded_ms,
-        (event.data.timestamp - EPOCH) // MICROSECOND,
+        microseconds(event.data.timestamp),
         entry.value,
     )
 
