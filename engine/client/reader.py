@@ -3,7 +3,7 @@
 For people and tools that look at the log. A projection is not read like this: see ``consumers/delivery.py``.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -97,7 +97,7 @@ async def spans(config: KafkaConfig, topics: Mapping[str, int]) -> dict[tuple[st
 
 async def read(
     config: KafkaConfig, topic: str, *, partitions: Iterable[int], start: Start = "beginning", follow: bool = False
-) -> AsyncIterator[Message]:
+) -> AsyncGenerator[Message, None]:
     """Read a topic. Messages of one partition come in order; between partitions no order is promised.
 
     Args:
