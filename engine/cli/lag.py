@@ -1,0 +1,161 @@
+"""How far the consumers have come: ends of the log against checkpoints and committed offsets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from engramlog.consumers import answer, store
+from engramlog.engine.client.admin import Cluster, inspect_topics
+from engramlog.engine.client.groups import Group, inspect_groups
+from engramlog.engine.client.reader import Span, spans
+from engramlog.engine.history import Checkpoint, History
+from engramlog.engine.settings import Settings
+from engramlog.schemas.errors import StoreUnavailable
+from engramlog.schemas.topics import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """One consumer in one partition.
+
+    Attributes:
+        topic: Full topic name.
+        partition: Partition.
+        end: Offset that the next message will get.
+        next: Offset that the consumer wants next; None: it has not begun, or nobody could say.
+        lag: How many offsets it is behind; None: unknown.
+        refused: How many positions went to the dead letters, where the store says.
+        owner: The process that has the partition; None: nobody.
+    """
+
+    topic: str
+    partition: int
+    end: int
+    next: int | None
+    lag: int | None
+    refused: int
+    owner: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatus:
+    """One consumer.
+
+    Attributes:
+        name: Its name.
+        group: Its consumer group, as the broker has it.
+        source: What its positions were read from.
+        error: Why they could not be read; None: they could.
+        partitions: Where it is.
+    """
+
+    name: str
+    group: Group
+    source: str
+    error: str | None
+    partitions: tuple[PartitionLag, ...]
+
+    @property
+    def lag(self) -> int | None:
+        """Its whole lag; None: unknown."""
+        lags = [partition.lag for partition in self.partitions]
+        return None if None in lags else sum(lag for lag in lags if lag is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """Everything.
+
+    Attributes:
+        cluster: The topics.
+        consumers: The consumers.
+        dead_letters: Messages in the dead-letter topic.
+    """
+
+    cluster: Cluster
+    consumers: tuple[ConsumerStatus, ...]
+    dead_letters: int
+
+    def problems(self) -> list[str]:
+        """What needs somebody's attention."""
+        found = [problem for state in self.cluster.states for problem in state.problems]
+        found += [f"nobody runs {c.name!r}: engramlog run {c.name}" for c in self.consumers if not c.group.members]
+        return found + [f"{c.name}: {c.error}" for c in self.consumers if c.error]
+
+
+async def inspect_engine(settings: Settings) -> EngineStatus:
+    """Look at the topics, the groups, the checkpoints and the ends of the log.
+
+    Raises:
+        BrokerUnavailable: Kafka does not answer.
+        ConfigurationError: A topic is missing.
+    """
+    kafka, topics = settings.kafka(), Topics(settings.prefix)
+    cluster = (await inspect_topics(kafka)).require()
+    store_group, answer_group = await inspect_groups(
+        kafka, [f"{settings.prefix}.{name}" for name in (store.NAME, answer.NAME)]
+    )
+    checkpoints, error = await _checkpoints(settings)
+    wanted = {topic: cluster.partitions_of(topic) for topic in (topics.records, topics.queries, topics.dead_letters)}
+    ends = await spans(kafka, wanted)
+    stored = {(c.topic, c.partition): c for c in checkpoints}
+    return EngineStatus(
+        cluster,
+        (
+            ConsumerStatus(
+                store.NAME,
+                store_group,
+                "checkpoints of the history",
+                error,
+                _lags(topics.records, ends, {k: c.next for k, c in stored.items()}, store_group, stored, error=error),
+            ),
+            ConsumerStatus(
+                answer.NAME,
+                answer_group,
+                "offsets of its group",
+                None,
+                _lags(topics.queries, ends, answer_group.committed, answer_group, {}, error=None),
+            ),
+        ),
+        sum(span.end - span.begin for (topic, _), span in ends.items() if topic == topics.dead_letters),
+    )
+
+
+async def _checkpoints(settings: Settings) -> tuple[list[Checkpoint], str | None]:
+    """The checkpoints of the history, or why there are none: looking must not create a database."""
+    url = settings.effective_history_url()
+    if (path := _missing_file(url)) is not None:
+        return [], f"there is no history at {path} (ENGRAMLOG_HISTORY_URL, or ENGRAMLOG_DATA_DIR)"
+    history = History(url, topics=Topics(settings.prefix, settings.partitions), timeout_s=settings.timeout_s)
+    try:
+        return await history.checkpoints(), None
+    except StoreUnavailable as error:
+        return [], str(error)
+    finally:
+        await history.stop()
+
+
+def _missing_file(url: str) -> Path | None:
+    path = Path(url.partition(":///")[2])
+    return path if url.startswith("sqlite") and not path.exists() else None
+
+
+def _lags(
+    topic: str,
+    ends: Mapping[tuple[str, int], Span],
+    following: Mapping[tuple[str, int], int],
+    group: Group,
+    stored: Mapping[tuple[str, int], Checkpoint],
+    *,
+    error: str | None,
+) -> tuple[PartitionLag, ...]:
+    owners = {place: member.client_id for member in group.members for place in member.owns}
+    found = []
+    for place, span in sorted(ends.items()):
+        if place[0] != topic:
+            continue
+        wants = following.get(place)
+        behind = None if error else span.end - max(span.begin, span.begin if wants is None else wants)
+        refused = stored[place].refused if place in stored else 0
+        found.append(PartitionLag(*place, span.end, wants, behind, refused, owners.get(place)))
+    return tuple(found)

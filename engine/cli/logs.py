@@ -1,0 +1,66 @@
+"""Logging of the command line: on standard error, never on standard output."""
+
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engramlog.engine.settings import Settings
+
+_log = logging.getLogger("engramlog.cli")
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_CHATTY = {
+    "aiokafka": logging.WARNING,
+    "asyncio": logging.WARNING,
+    "faststream": logging.WARNING,
+    "engramlog.faststream": logging.ERROR,  # it warns at each start that topics are not made by chance: on purpose
+    "engramlog.engine.client.client": logging.ERROR,  # it warns of cut histories: the commands say so themselves
+}
+_URL_PASSWORD = re.compile(r"(?<=://)([^/@\s]*?):([^/\s]*)@")
+_SECRET = re.compile(r"password|secret|token|api_key", re.IGNORECASE)
+_MASK = "***"
+
+
+class _Handler(logging.StreamHandler[Any]):
+    """Ours, so that setting up again replaces it and nobody else's."""
+
+
+def set_up(level: str) -> None:
+    """Log to standard error from a level on; libraries from WARNING on, unless the level is DEBUG."""
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        if isinstance(handler, _Handler):
+            root.removeHandler(handler)
+    handler = _Handler(sys.stderr)
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    root.addHandler(handler)
+    root.setLevel(level)
+    for name, least in _CHATTY.items():
+        logging.getLogger(name).setLevel(max(least, root.level) if root.level > logging.DEBUG else logging.NOTSET)
+
+
+def log_settings(settings: "Settings") -> None:
+    """Log the effective settings, without secrets."""
+    _log.info("settings: %s", " ".join(f"{name}={value}" for name, value in shown(settings).items()))
+
+
+def shown(settings: "Settings") -> dict[str, Any]:
+    """The effective settings, without secrets, as JSON takes them."""
+    values: dict[str, Any] = settings.model_dump()
+    values["history_url"] = settings.effective_history_url()
+    return {name: _shown(name, value) for name, value in values.items()}
+
+
+def masked(url: str) -> str:
+    """A URL without its password."""
+    return _URL_PASSWORD.sub(rf"\1:{_MASK}@", url)
+
+
+def _shown(name: str, value: Any) -> Any:
+    if value is not None and _SECRET.search(name):
+        return _MASK
+    if isinstance(value, Path):
+        return str(value)
+    return masked(value) if isinstance(value, str) else value
