@@ -57,7 +57,7 @@ class Snapshot:
         arguments: Any = (
             tuple(bound[name] for name in names)
             if names is not None
-            else {name: bound[name] for name in compiled.binds}
+            else {name: bound[name] for name in compiled.bind_names.values()}
         )
         return list(self.connection.exec_driver_sql(compiled.string, arguments))
 
