@@ -85,11 +85,11 @@ class Delivery:
         async with asyncio.TaskGroup() as tasks:
             applying: asyncio.Task[None] | None = None
             for (topic, number), group in groupby(message.raw_message, key=lambda m: (m.topic, m.partition)):
-                partition = TopicPartition(topic, number)
-                expected = self._ownership.next.get(partition)
-                if self._stopping or expected is None:  # closed, or revoked while the batch was on its way
+                partition, messages = TopicPartition(topic, number), list(group)
+                expected = await self._ownership.expects(partition, messages[-1].offset)
+                if self._stopping or expected is None:
                     continue
-                fresh = [m for m in group if m.offset >= expected]
+                fresh = [m for m in messages if m.offset >= expected]
                 batch = await self._guarded(partition, expected, self._decode, fresh, expected) if fresh else None
                 if applying is not None:
                     await applying

@@ -77,6 +77,21 @@ class Ownership:
         for partition in sorted(assigned):
             await self._open(partition, consumer)
 
+    async def expects(self, partition: TopicPartition, last_offset: int) -> int | None:
+        """The offset that a partition wants next, if a batch that ends at ``last_offset`` may be a part of it.
+
+        None: the partition is closed or gone, or the batch was fetched before the consumer was sent elsewhere. Such a
+        batch is still handed over after a rebalance; taken for the next one, it would skip whatever lies before it.
+        """
+        expected = self.next.get(partition)
+        if expected is None or self._consumer is None:
+            return None
+        try:
+            position: int = await self._consumer.position(partition)
+        except IllegalStateError:  # revoked
+            return None
+        return expected if position > last_offset else None
+
     async def reopen(self, partition: TopicPartition) -> None:
         """Another owner was here: read the checkpoint anew, if the partition is still ours."""
         self.next.pop(partition, None)

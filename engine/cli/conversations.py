@@ -10,7 +10,8 @@ from typing import Any, Literal, get_args
 
 from engramlog.engine.cli.openai_messages import record_of
 from engramlog.engine.cli.turns import Invalid, Maker, Turn
-from engramlog.schemas.errors import NotJson, SchemaViolation
+from engramlog.schemas.errors import NotJson, SchemaViolation, TooDeep
+from engramlog.schemas.json_values import SHALLOWER
 
 Form = Literal["jsonl", "openai", "locomo", "memorybank"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -62,6 +63,9 @@ def read_lines(lines: Iterable[bytes], make: Maker, *, name: str) -> Read:
             fields = json.loads(line)
         except ValueError as error:
             yield Invalid(where, NotJson(f"no JSON: {error}"))
+            continue
+        except RecursionError:
+            yield Invalid(where, TooDeep(f"nested too deep; {SHALLOWER}"))
             continue
         if not isinstance(fields, dict):
             yield Invalid(where, SchemaViolation("a line must be a JSON object, the fields of a record"))

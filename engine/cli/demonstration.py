@@ -4,13 +4,14 @@ import importlib.metadata
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from engramlog.consumers.app import Consumers
 from engramlog.deploy.tansu import Tansu
 from engramlog.engine.cli.comparing import Agent, Outcome, Session, compare, scopes_of
 from engramlog.engine.cli.sending import Sent, checked, send
-from engramlog.engine.cli.turns import Invalid, Turn
+from engramlog.engine.cli.turns import Turn
 from engramlog.engine.client import History, MemoryClient, Position, Scope
 from engramlog.engine.client.admin import create_topics, inspect_topics
 from engramlog.engine.client.reader import read
@@ -115,12 +116,9 @@ async def demonstrate(turns: Sequence[Turn], folder: Path, progress: Progress) -
 
 
 async def _publish(client: MemoryClient, turns: Sequence[Turn]) -> tuple[list[tuple[Turn, Position]], Sent]:
-    def refuse(invalid: Invalid) -> None:
-        raise invalid.error
-
     placed: list[tuple[Turn, Position]] = []
     sent = Sent()
-    async for batch in send(client, checked(turns), on_invalid=refuse, timeout_s=_TIMEOUT_S):
+    async for batch in send(client, checked(turns), on_invalid=attrgetter("error"), timeout_s=_TIMEOUT_S):
         placed += batch
         for _, position in batch:
             sent.add(position)

@@ -53,7 +53,7 @@ def message(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "stopped"
     if isinstance(error, ModuleNotFoundError) and (extra := _extra(error)) is not None:
-        return f"this command needs {error.name!r}: pip install 'engramlog[{extra}]'"
+        return f"this command needs {(error.name or '').partition('.')[0]!r}: pip install 'engramlog[{extra}]'"
     text = str(error) or type(error).__name__
     if exit_code(error) == FAULT:
         return f"a fault of engramlog: {type(error).__name__}: {text} (engramlog --debug … shows the traceback)"

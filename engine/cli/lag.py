@@ -128,6 +128,7 @@ async def _checkpoints(settings: Settings) -> tuple[list[Checkpoint], str | None
         return [], f"there is no history at {path} (ENGRAMLOG_HISTORY_URL, or ENGRAMLOG_DATA_DIR)"
     history = History(url, topics=Topics(settings.prefix, settings.partitions), timeout_s=settings.timeout_s)
     try:
+        await history.start()
         return await history.checkpoints(), None
     except StoreUnavailable as error:
         return [], str(error)

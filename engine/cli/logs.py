@@ -18,26 +18,37 @@ _CHATTY = {
     "engramlog.faststream": logging.ERROR,  # it warns at each start that topics are not made by chance: on purpose
     "engramlog.engine.client.client": logging.ERROR,  # it warns of cut histories: the commands say so themselves
 }
-_URL_PASSWORD = re.compile(r"(?<=://)([^/@\s]*?):([^/\s]*)@")
+_URL_PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):\S*@")
 _SECRET = re.compile(r"password|secret|token|api_key", re.IGNORECASE)
 _MASK = "***"
 
 
 class _Handler(logging.StreamHandler[Any]):
-    """Ours, so that setting up again replaces it and nobody else's."""
+    """Ours, so that setting up again replaces it and nobody else's; writes to what standard error is now."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        self.stream = sys.stderr
+        super().emit(record)
 
 
-def set_up(level: str) -> None:
-    """Log to standard error from a level on; libraries from WARNING on, unless the level is DEBUG."""
+def set_up(level: str, *, brief: bool = False) -> None:
+    """Log to standard error from a level on; libraries from WARNING on, unless the level is DEBUG.
+
+    Args:
+        level: The least level.
+        brief: Nothing of aiokafka: what it tries again fails in the end as one error of ours, or not at all.
+    """
     root = logging.getLogger()
     for handler in root.handlers[:]:
         if isinstance(handler, _Handler):
             root.removeHandler(handler)
-    handler = _Handler(sys.stderr)
+    handler = _Handler()
     handler.setFormatter(logging.Formatter(_FORMAT))
     root.addHandler(handler)
     root.setLevel(level)
-    for name, least in _CHATTY.items():
+    for name, usual in _CHATTY.items():
+        least = logging.CRITICAL if brief and name == "aiokafka" else usual
         logging.getLogger(name).setLevel(max(least, root.level) if root.level > logging.DEBUG else logging.NOTSET)
 
 

@@ -48,9 +48,11 @@ def load_settings(*, serves: bool = False, **overrides: Any) -> "Settings":
 
     from engramlog.engine.settings import Settings
     from engramlog.schemas.errors import ConfigurationError
+    from engramlog.schemas.topics import Topics
 
     try:
         settings = Settings(**{name: value for name, value in overrides.items() if value is not None})
+        Topics(settings.prefix, settings.partitions)  # raises
         level = _level(settings, serves=serves)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -59,7 +61,7 @@ def load_settings(*, serves: bool = False, **overrides: Any) -> "Settings":
         raise ConfigurationError(message) from None
     if level not in LEVELS:
         raise ConfigurationError(f"log_level={level!r}: one of {', '.join(LEVELS)} (ENGRAMLOG_LOG_LEVEL)")
-    logs.set_up(level)
+    logs.set_up(level, brief=not serves and level != "DEBUG")
     return settings
 
 

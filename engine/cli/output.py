@@ -68,7 +68,7 @@ def print_table(
     widths = [min(width, _MAX_COLUMN) for width in widths[:-1]] + widths[-1:]
     where = console()
     room = max(_MIN_LAST, where.width - sum(widths[:-1]) - _PADDING * len(widths))
-    table = Table(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, name in enumerate(columns):
         last = index == len(columns) - 1
         table.add_column(
@@ -80,6 +80,7 @@ def print_table(
         )
     for row in cells:
         table.add_row(*map(Text, row))
+    where.print(Text(one_line(title), style="bold"), soft_wrap=True)
     where.print(table)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from engramlog.engine.cli.sending import Sent
     from engramlog.engine.cli.turns import Invalid, Maker
     from engramlog.engine.settings import Settings
+    from engramlog.schemas.errors import InvalidEvent
 
 _SAY_EVERY_S = 2.0
 _SHOWN_INVALID = 20
@@ -119,14 +120,16 @@ class _Rejects:
     skip: bool
     count: int = 0
 
-    def __call__(self, invalid: "Invalid") -> None:
+    def __call__(self, invalid: "Invalid") -> "InvalidEvent | None":
+        """What stops the publishing; None: it goes on."""
         self.count += 1
         if not self.skip:
-            raise type(invalid.error)(f"{invalid.where}: {invalid.error}; what came before it is published")
+            return type(invalid.error)(f"{invalid.where}: {invalid.error}; what came before it is published")
         if self.count <= _SHOWN_INVALID:
             output.say(f"left out: {invalid.where}: {invalid.error}")
         elif self.count == _SHOWN_INVALID + 1:
             output.say("more are left out, and counted only")
+        return None
 
 
 def _check_all(source: "Source", maker: "Maker") -> None:

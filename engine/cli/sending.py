@@ -77,7 +77,7 @@ async def send(
     client: MemoryClient,
     turns: Iterable[tuple[Turn, int] | Invalid],
     *,
-    on_invalid: Callable[[Invalid], None],
+    on_invalid: Callable[[Invalid], InvalidEvent | None],
     timeout_s: float,
 ) -> AsyncIterator[list[tuple[Turn, Position]]]:
     """Publish turns in their order, batch after batch, each acknowledged before the next is read.
@@ -85,21 +85,25 @@ async def send(
     Args:
         client: What publishes.
         turns: As :func:`checked` gives them; read as they are published.
-        on_invalid: Called for what is no turn; may raise to stop, then the batch under way is not published.
+        on_invalid: Called for what is no turn; what it returns is raised, once all before it is published.
         timeout_s: Limit for each batch, in seconds.
 
     Yields:
         The turns of a batch, with their positions.
 
     Raises:
+        InvalidEvent: What ``on_invalid`` returned.
         DeadlineExceeded: A batch was not acknowledged in time.
     """
     batch: list[Turn] = []
     room = BATCH_BYTES
     for item in turns:
         if isinstance(item, Invalid):
-            on_invalid(item)
-            continue
+            if (error := on_invalid(item)) is None:
+                continue
+            if batch:
+                yield await _publish(client, batch, timeout_s)
+            raise error
         turn, size = item
         if batch and (size > room or len(batch) >= BATCH_RECORDS):
             yield await _publish(client, batch, timeout_s)

@@ -78,7 +78,8 @@ def describe(*, settings: "Settings", as_json: bool) -> int:
         if as_json:
             output.print_json(_described(state))
             continue
-        rows = [(name, _text(value)) for name, value in _described(state).items() if name not in {"topic", "config"}]
+        shown = {name: value for name, value in _described(state).items() if name not in {"topic", "config"}}
+        rows = [(name, _text(value)) for name, value in shown.items() if value != []]
         rows += [(name, _setting(state, name, wanted)) for name, wanted in state.spec.config.items()]
         output.print_table(state.spec.name, ("what", "value"), rows, last_wraps=True)
     return FOUND if any(state.problems for state in cluster.states) else OK

@@ -12,7 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from engramlog.engine.cli.options import DEFAULT_AGENT, DEFAULT_TENANT
 from engramlog.schemas.codec import invalid
 from engramlog.schemas.envelope import RecordWritten
-from engramlog.schemas.errors import InvalidEvent, SchemaViolation
+from engramlog.schemas.errors import InvalidEvent, LoneSurrogate, SchemaViolation
+from engramlog.schemas.json_values import WHOLE_TEXT
 from engramlog.schemas.records import MemoryRecord
 
 SOURCE = "engramlog/cli"
@@ -118,13 +119,15 @@ class Maker:
         record = dict(fields)
         record.setdefault("timestamp", (happened or self.now).isoformat())
         if self.ids_from_content and "record_id" not in record:
-            said = json.dumps([tenant, agent, session, ordinal, dict(fields)], ensure_ascii=False, sort_keys=True)
+            said = json.dumps([tenant, agent, session, ordinal, dict(fields)], sort_keys=True)
             record["record_id"] = str(uuid.uuid5(_IDS, said))
         try:
-            made = _RECORD.validate_json(json.dumps(record).encode())
+            made = _RECORD.validate_json(json.dumps(record, ensure_ascii=False).encode())
             event = RecordWritten.of(made, source=SOURCE, tenant=tenant, agent=agent, sessionid=session, userid=user)
         except ValidationError as error:
             return Invalid(where, invalid(error))
+        except UnicodeEncodeError:
+            return Invalid(where, LoneSurrogate(f"a string holds half a character; {WHOLE_TEXT}"))
         except (TypeError, ValueError) as error:
             return Invalid(where, SchemaViolation(str(error)))
         return Turn(event, where)

@@ -46,7 +46,7 @@ Any number of processes may run the same consumer: Kafka shares the partitions o
 
 
 @click.command(epilog=_UP_EPILOG)
-@click.option("--port", type=click.IntRange(1, 65535), help="Port of the Kafka that it starts. [default: 9092]")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of its own Kafka. [default: the last one, else 9092]")
 @settings_options(serves=True, timeout=False)
 @json_option
 def up(*, settings: "Settings", port: int | None, as_json: bool) -> int:
@@ -133,6 +133,7 @@ async def _kafka(settings: "Settings", port: int | None) -> AsyncIterator[_Broke
         return
     from engramlog.deploy.local_kafka.broker import DEFAULT_PORT, LocalKafka, status
     from engramlog.deploy.local_kafka.ownership import read_owner
+    from engramlog.deploy.local_kafka.storage import read_settings
 
     data_dir = settings.data_dir / "kafka"
     owner = read_owner(data_dir)
@@ -141,7 +142,7 @@ async def _kafka(settings: "Settings", port: int | None) -> AsyncIterator[_Broke
         name = f"Apache Kafka {found.kafka_version} (pid {found.pid}, by 'engramlog kafka start')"
         yield _Broker(name, owner.bootstrap_servers, found.data_dir, found.log_file)
         return
-    own = LocalKafka(data_dir=data_dir, port=port or DEFAULT_PORT)
+    own = LocalKafka(data_dir=data_dir, port=port or read_settings(data_dir).port or DEFAULT_PORT)
     try:
         servers = await own.start(output.say)
         yield _Broker(f"Apache Kafka (pid {own.pid})", servers, own.data_dir, own.log_file, own)

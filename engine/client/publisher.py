@@ -10,6 +10,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import RecordMetadata
 
 from engramlog.engine.client.connection import KafkaConfig, kafka_errors
+from engramlog.engine.client.reach import reach
 from engramlog.schemas.errors import BrokerUnavailable, ConfigurationError, DeadlineExceeded
 from engramlog.schemas.scope import Position
 
@@ -114,13 +115,17 @@ class Publisher:
             await self._rebuild(error)
             return pending
         failed: list[int] = []
+        broken: set[tuple[str, int]] = set()
         failure: BaseException | None = None
         for i, outcome in zip(pending, done, strict=True):
-            if isinstance(outcome, RecordMetadata):
+            place = (messages[i].topic, messages[i].partition)
+            if isinstance(outcome, RecordMetadata) and place not in broken:
                 positions[i] = await self._position(outcome)
-            else:
-                failed.append(i)
-                failure = outcome
+                continue
+            # What comes after a failure in the same partition is sent again, too: the order is that of the last copies.
+            failed.append(i)
+            broken.add(place)
+            failure = failure or (outcome if isinstance(outcome, BaseException) else None)
         if failure is not None:
             try:
                 with kafka_errors(self._config, "publishing"):
@@ -146,6 +151,7 @@ class Publisher:
     async def _running(self) -> AIOKafkaProducer:
         async with self._starting:
             if self._producer is None:
+                await reach(self._config, "starting a producer")
                 producer = AIOKafkaProducer(**self._config.producer())
                 try:
                     await producer.start()

@@ -1,6 +1,7 @@
 """Delivery on a real broker: stores that fail, events that poison, databases that do not belong."""
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -177,7 +178,7 @@ async def test_restarting_goes_on_where_the_checkpoint_is(rig: Rig, monkeypatch:
                 assert [c.record.content for c in window.records] == texts
     for partition in {p for p, _, _ in applied}:
         runs = [(a, b) for p, a, b in applied if p == partition]
-        assert all(before[1] == after[0] for before, after in zip(runs, runs[1:], strict=False))
+        assert all(before[1] == after[0] for before, after in pairwise(runs))
 
 
 async def test_the_transaction_that_is_fenced_writes_nothing(rig: Rig) -> None:

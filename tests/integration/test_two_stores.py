@@ -61,8 +61,11 @@ async def test_a_stale_owner_writes_nothing(
             first.signal(signal.SIGSTOP)
 
             async def all_are_with_the_second() -> bool:
-                owned = {line.split(" is open at ")[0].split()[-1] for line in second.said().splitlines()
-                         if " is open at " in line}
+                owned = {
+                    line.split(" is open at ")[0].split()[-1]
+                    for line in second.said().splitlines()
+                    if " is open at " in line
+                }
                 return len(owned) == rig.partitions
 
             await eventually(all_are_with_the_second, within_s=60)
