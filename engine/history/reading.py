@@ -7,10 +7,11 @@ from typing import Generic, TypeVar
 from sqlalchemy import func, select
 
 from engramlog.engine.history.bodies import load
+from engramlog.engine.history.narrowing import narrowed
 from engramlog.engine.history.prepared import Snapshot
 from engramlog.engine.history.tables import AnyRow
 from engramlog.engine.history.view import View, instant
-from engramlog.engine.history.window import Cut, Streams, rows_in, spanned, streams_of, users_of
+from engramlog.engine.history.window import Cut, Streams, rows_in, streams_of, users_of
 from engramlog.schemas.queries import (
     ContextRecord,
     HistoryAnswer,
@@ -65,9 +66,8 @@ class _Source:
 def window_of(snapshot: Snapshot, scope: Scope, query: HistoryQuery, *, end: int, max_bytes: int) -> HistoryAnswer:
     """One page of a window. ``end``: the offset that the database has reached, -1 for none."""
     view, page = View.of(query), query.page
-    if page is not None and view.at == page.as_of:
-        view = spanned(snapshot, scope, view)
-    streams = streams_of(snapshot, scope)
+    paging = page is not None and view.at == page.as_of
+    streams, view = narrowed(snapshot, streams_of(snapshot, scope), view, end=end, paging=paging)
     source = _Source(snapshot, scope, view, streams)
     head = _head(source)
     rank = page.rank if page else 0

@@ -21,6 +21,7 @@ class View:
         us: Happened axis: microseconds, inclusive.
         hidden_too: Removed rows are seen as well.
         span: Lowest and highest position of rows that are hidden now and were not then, where known; (0, -1): none.
+        ceiling: No row is seen above this position, where known.
     """
 
     at: int | None = None
@@ -28,6 +29,7 @@ class View:
     us: int | None = None
     hidden_too: bool = False
     span: tuple[int, int] | None = None
+    ceiling: int | None = None
 
     @classmethod
     def of(cls, query: HistoryQuery) -> "View":
@@ -43,12 +45,12 @@ class View:
     def shape(self) -> tuple[object, ...]:
         """What the conditions are a function of, values apart."""
         limited = (self.at is not None, self.ms is not None, self.us is not None)
-        return (*limited, self.hidden_too, self.span is None, self.span == (0, -1))
+        return (*limited, self.ceiling is not None, self.hidden_too, self.span is None, self.span == (0, -1))
 
     def values(self) -> dict[str, int | None]:
         """The values of the conditions' parameters."""
         low, high = self.span or (None, None)
-        return {"at": self.at, "ms": self.ms, "us": self.us, "low": low, "high": high}
+        return {"at": self.at, "ms": self.ms, "us": self.us, "low": low, "high": high, "ceiling": self.ceiling}
 
     def limits(self, c: Any) -> list[ColumnElement[bool]]:
         """The conditions that hold for visible and hidden rows alike."""
@@ -59,11 +61,13 @@ class View:
             found.append(c.recorded_ms <= bindparam("ms"))
         if self.us is not None:
             found.append(c.happened_us <= bindparam("us"))
+        if self.ceiling is not None:
+            found.append(c.position <= bindparam("ceiling"))
         return found
 
     def mark_limits(self, c: Any) -> list[ColumnElement[bool]]:
         """The conditions for marks: those of the recorded axis."""
-        return replace(self, us=None).limits(c)
+        return replace(self, us=None, ceiling=None).limits(c)
 
     def before(self, row: Any) -> bool:
         """Whether a hidden row was not yet hidden."""

@@ -7,7 +7,7 @@ stream is a range of an index that ends in ``hidden, position``. A query takes t
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, func, or_, select, union_all
+from sqlalchemy import BindParameter, ColumnElement, Integer, Select, and_, bindparam, func, or_, select, union_all
 
 from engramlog.engine.history.prepared import Snapshot, padded
 from engramlog.engine.history.tables import ONE, AnyRow, Tables
@@ -24,10 +24,12 @@ class Streams:
     Attributes:
         scope: The scope.
         users: The users whose rows are seen, ``""`` for the shared ones; None: everybody's, in one stream.
+        floors: For each stream a position below which nothing that is hidden now is seen; empty: not known.
     """
 
     scope: Scope
     users: tuple[str, ...] | None
+    floors: tuple[int, ...] = ()
 
     def values(self) -> dict[str, str]:
         """The parameters that name the agent and the session."""
@@ -51,16 +53,6 @@ def users_of(scope: Scope) -> tuple[str, ...]:
     return ("",) if scope.user is None else ("", scope.user)
 
 
-def spanned(snapshot: Snapshot, scope: Scope, view: View) -> View:
-    """A later page's view, narrowed: costs the rows hidden since the first page, usually none."""
-    c = snapshot.tables.records.c
-    query = select(func.min(c.position), func.max(c.position)).where(
-        c.tenant == scope.tenant, c.agent == scope.agent, c.hidden == ONE, c.hidden_at > view.at
-    )
-    low, high = snapshot.connection.execute(query).one()
-    return replace(view, span=(low, high) if low is not None else (0, -1))
-
-
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Which part of the rows.
@@ -82,20 +74,25 @@ def rows_in(snapshot: Snapshot, streams: Streams, view: View, cut: Cut) -> list[
     """The first rows of a cut, in its order: ``position``, ``record_id``, ``recorded_ms``, ``size`` of the body."""
     values = streams.values() | view.values() | {"limit": cut.limit, "below": cut.below, "above": cut.above}
     if streams.users is None:
-        return _merged(snapshot, streams, view, cut, values)
+        return _merged(snapshot, streams, view, cut, values | _floors(streams.floors))
     found: list[AnyRow] = []
     for i in range(0, len(streams.users), _MERGED):
         users = padded(list(streams.users[i : i + _MERGED]), prefix="user")
-        found += _merged(snapshot, replace(streams, users=tuple(users)), view, cut, values | users)
+        floors = _floors(streams.floors[i : i + _MERGED], len(users))
+        found += _merged(snapshot, replace(streams, users=tuple(users)), view, cut, values | users | floors)
     if len(streams.users) > _MERGED:
         found.sort(key=lambda row: int(row.position), reverse=cut.newest)
     return found[: cut.limit]
 
 
+def _floors(floors: tuple[int, ...], length: int = 1) -> dict[str, int]:
+    return {f"floor{i}": floors[i] if i < len(floors) else -1 for i in range(length)}
+
+
 def _merged(snapshot: Snapshot, streams: Streams, view: View, cut: Cut, values: dict[str, Any]) -> list[AnyRow]:
     in_session, users = streams.scope.session is not None, streams.users
     bounded = (cut.below is not None, cut.above is not None)
-    shape = ("window", in_session, users, view.shape(), cut.newest, bounded)
+    shape = ("window", in_session, users, bool(streams.floors), view.shape(), cut.newest, bounded)
     return snapshot.rows(shape, lambda: _statement(snapshot.tables, streams, view, cut), values)
 
 
@@ -117,8 +114,8 @@ def _statement(tables: Tables, streams: Streams, view: View, cut: Cut) -> Select
         .where(stream, state, *bounds)
         .order_by(c.position.desc() if cut.newest else c.position)
         .limit(limit)
-        for stream in each
-        for state in _states(view, c)
+        for i, stream in enumerate(each)
+        for state in _states(view, c, floor=bindparam(f"floor{i}") if streams.floors else None)
     ]
     if len(parts) == 1:
         return parts[0]
@@ -127,7 +124,7 @@ def _statement(tables: Tables, streams: Streams, view: View, cut: Cut) -> Select
     return select(merged).order_by(order).limit(limit)
 
 
-def _states(view: View, c: Any) -> list[ColumnElement[bool]]:
+def _states(view: View, c: Any, *, floor: BindParameter[Any] | None) -> list[ColumnElement[bool]]:
     """The ranges of the index: what is visible, and what is hidden by now but was not then."""
     visible = c.hidden == 0
     if view.hidden_too:
@@ -142,4 +139,6 @@ def _states(view: View, c: Any) -> list[ColumnElement[bool]]:
     hidden = and_(c.hidden == ONE, or_(*later))
     if view.span is not None:
         hidden = and_(hidden, c.position >= bindparam("low"), c.position <= bindparam("high"))
+    if floor is not None:
+        hidden = and_(hidden, c.position > floor)
     return [visible, hidden]
