@@ -2,7 +2,8 @@
 
 from engramlog.engine.client.client import History, MemoryClient, Seen
 from engramlog.engine.client.connection import KafkaConfig
+from engramlog.engine.client.security import Security
 from engramlog.schemas.records import MemoryRecord
 from engramlog.schemas.scope import Position, Scope
 
-__all__ = ["History", "KafkaConfig", "MemoryClient", "MemoryRecord", "Position", "Scope", "Seen"]
+__all__ = ["History", "KafkaConfig", "MemoryClient", "MemoryRecord", "Position", "Scope", "Security", "Seen"]

@@ -11,6 +11,7 @@ from aiokafka.errors import TopicAlreadyExistsError as AlreadyExists
 from aiokafka.errors import for_code
 
 from engramlog.engine.client.connection import KafkaConfig, kafka_errors
+from engramlog.engine.client.reach import reach
 from engramlog.schemas.errors import ConfigurationError
 from engramlog.schemas.topics import DEFAULT_PARTITIONS, MUST_HOLD, Topics, TopicSpec
 
@@ -70,7 +71,18 @@ class Cluster:
 
 
 @asynccontextmanager
-async def _admin(config: KafkaConfig, doing: str) -> AsyncIterator[AIOKafkaAdminClient]:
+async def connected(config: KafkaConfig, doing: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    """An admin client that is connected.
+
+    Args:
+        config: The cluster.
+        doing: What it is for, as errors say it.
+
+    Raises:
+        ConfigurationError: The broker refuses: login, TLS, ACLs.
+        BrokerUnavailable: Kafka does not answer.
+    """
+    await reach(config, doing)
     admin = AIOKafkaAdminClient(**config.common())
     with kafka_errors(config, doing):
         try:
@@ -97,7 +109,7 @@ async def create_topics(config: KafkaConfig, *, partitions: int = DEFAULT_PARTIT
         ConfigurationError: Kafka refuses to create one.
     """
     created: list[str] = []
-    async with _admin(config, "creating topics") as admin:
+    async with connected(config, "creating topics") as admin:
         existing = set(await admin.list_topics())
         brokers = len((await admin.describe_cluster())["brokers"])
         replication = min(_GOOD_REPLICATION, brokers)
@@ -131,7 +143,7 @@ async def inspect_topics(config: KafkaConfig) -> Cluster:
     Raises:
         BrokerUnavailable: Kafka does not answer.
     """
-    async with _admin(config, "inspecting topics") as admin:
+    async with connected(config, "inspecting topics") as admin:
         cluster_id = (await admin.describe_cluster()).get("cluster_id")
         table = Topics(config.prefix).table()
         existing = set(await admin.list_topics())

@@ -9,10 +9,11 @@ from aiokafka.errors import (
     KafkaError,
     MessageSizeTooLargeError,
     RecordListTooLargeError,
-    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 
+from engramlog.engine.client.refusals import refusal
+from engramlog.engine.client.security import PLAINTEXT, Security
 from engramlog.schemas.errors import BrokerUnavailable, ConfigurationError, TooLarge
 from engramlog.schemas.topics import DEFAULT_PREFIX, MAX_MESSAGE_BYTES
 
@@ -30,6 +31,7 @@ class KafkaConfig:
             brokers that do not wake a waiting fetch need 10 to 20.
         request_timeout_ms: Limit of one request to a broker, in milliseconds. Default 20,000.
         client_id: How the broker's logs name this process. Default ``engramlog``.
+        security: TLS and login. Default: neither.
     """
 
     bootstrap_servers: str = "localhost:9092"
@@ -38,13 +40,22 @@ class KafkaConfig:
     fetch_max_wait_ms: int = 500
     request_timeout_ms: int = 20_000
     client_id: str = "engramlog"
+    security: Security = PLAINTEXT
 
     def common(self) -> dict[str, Any]:
-        """Arguments of every aiokafka client."""
+        """Arguments of every aiokafka client.
+
+        Raises:
+            ConfigurationError: A file of the security settings cannot be used.
+        """
+        return {"bootstrap_servers": self.bootstrap_servers.split(","), **self.connection()}
+
+    def connection(self) -> dict[str, Any]:
+        """Arguments of a single connection to a broker."""
         return {
-            "bootstrap_servers": self.bootstrap_servers.split(","),
             "client_id": self.client_id,
             "request_timeout_ms": self.request_timeout_ms,
+            **self.security.arguments(),
         }
 
     def producer(self) -> dict[str, Any]:
@@ -74,7 +85,7 @@ def kafka_errors(config: KafkaConfig, doing: str) -> Iterator[None]:
 
     Raises:
         TooLarge: The broker refuses a message of that size.
-        ConfigurationError: A topic does not exist or must not be used.
+        ConfigurationError: A topic does not exist, or the broker refuses: login, TLS, ACLs.
         BrokerUnavailable: Anything else that Kafka says, and every lost connection.
     """
     try:
@@ -86,9 +97,12 @@ def kafka_errors(config: KafkaConfig, doing: str) -> Iterator[None]:
             f"a topic of the prefix {config.prefix!r} does not exist on {config.bootstrap_servers}: "
             f"create it with 'engramlog topics create' ({doing})"
         ) from error
-    except TopicAuthorizationFailedError as error:
-        raise ConfigurationError(f"Kafka's ACLs forbid {doing}: {error}") from error
     except (KafkaError, OSError) as error:
-        raise BrokerUnavailable(
-            f"Kafka at {config.bootstrap_servers} does not answer while {doing}: {type(error).__name__}: {error}"
-        ) from error
+        if (why := refusal(config.security, error)) is not None:
+            raise ConfigurationError(f"Kafka at {config.bootstrap_servers}: {why} ({doing})") from error
+        raise BrokerUnavailable(unavailable(f"Kafka at {config.bootstrap_servers}", doing, error)) from error
+
+
+def unavailable(where: str, doing: str, error: BaseException) -> str:
+    """What is said of a broker that does not answer."""
+    return f"{where} does not answer while {doing}: {type(error).__name__}: {error}"

@@ -7,7 +7,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import for_code
 
-from engramlog.engine.client.connection import KafkaConfig, kafka_errors
+from engramlog.engine.client.admin import connected
+from engramlog.engine.client.connection import KafkaConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +49,15 @@ async def inspect_groups(config: KafkaConfig, group_ids: Sequence[str]) -> list[
     Raises:
         BrokerUnavailable: Kafka does not answer.
     """
-    admin = AIOKafkaAdminClient(**config.common())
-    with kafka_errors(config, "looking at consumer groups"):
-        try:
-            await admin.start()
-            return [await _group(admin, group_id) for group_id in group_ids]
-        finally:
-            await admin.close()
+    async with connected(config, "looking at consumer groups") as admin:
+        return [await _group(admin, group_id) for group_id in group_ids]
 
 
 async def _group(admin: AIOKafkaAdminClient, group_id: str) -> Group:
     (response,) = await admin.describe_consumer_groups([group_id])
     described = response.to_object()["groups"][0]
     if described["error_code"] and described["state"] != "Dead":
-        raise for_code(described["error_code"])(f"the group {group_id!r} cannot be described")
+        raise for_code(described["error_code"])(group_id)
     committed = await admin.list_consumer_group_offsets(group_id)
     members = tuple(
         Member(member["client_id"], member["client_host"], _owned(member["member_assignment"]))

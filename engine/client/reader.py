@@ -12,6 +12,7 @@ from typing import Any, Literal
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from engramlog.engine.client.connection import KafkaConfig, kafka_errors
+from engramlog.engine.client.reach import reach
 from engramlog.schemas.codec import Codec
 from engramlog.schemas.envelope import Envelope
 from engramlog.schemas.errors import InvalidEvent, WrongKey, WrongPartition
@@ -153,6 +154,7 @@ def decode(message: Message, codec: Codec[Any], *, partitions: int) -> Decoded:
 
 @asynccontextmanager
 async def _consumer(config: KafkaConfig, doing: str) -> AsyncIterator[AIOKafkaConsumer]:
+    await reach(config, doing)
     consumer = AIOKafkaConsumer(**config.reader())
     with kafka_errors(config, doing):
         try:
