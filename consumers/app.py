@@ -6,10 +6,16 @@ from types import TracebackType
 from typing import Self
 
 from faststream.kafka import KafkaBroker
+from faststream.kafka.prometheus import KafkaPrometheusMiddleware
 
-from engramlog.consumers import answer, store
+from engramlog.consumers import answer, store, telemetry
+from engramlog.consumers.health import LOOK_TIMEOUT_S, Health
+from engramlog.consumers.metrics import Metrics
+from engramlog.consumers.probes import Probes
+from engramlog.consumers.security import faststream_security
 from engramlog.consumers.wire import Delivers, Wiring
 from engramlog.engine.client.admin import inspect_topics
+from engramlog.engine.client.ends import LogEnds
 from engramlog.engine.history import History
 from engramlog.engine.settings import Settings
 from engramlog.schemas.errors import ConfigurationError
@@ -28,6 +34,11 @@ class Consumers:
         settings: The settings.
         names: Which consumers; by default all.
 
+    Attributes:
+        metrics: What they count.
+        health: Whether they are well.
+        probes: Both, to be served.
+
     Raises:
         ConfigurationError: A consumer is unknown; or, on entering, a topic is missing or would forget.
         BrokerUnavailable: On entering: Kafka does not answer.
@@ -42,17 +53,26 @@ class Consumers:
         self._deliveries: list[Delivers] = []
         self._broker: KafkaBroker | None = None
         self._history: History | None = None
+        self.metrics = Metrics()
+        self.health = Health(self.metrics, max_lag=settings.ready_max_lag)
+        self.probes = Probes(self.health, self.metrics.registry)
 
     async def __aenter__(self) -> Self:
         cluster = (await inspect_topics(self._settings.kafka())).require()
         topics = Topics(self._settings.prefix, cluster.partitions)
         self._history = History(self._settings.effective_history_url(), topics=topics)
-        self._broker = _broker(self._settings, ".".join(self._names))
+        self._broker = _broker(self._settings, ".".join(self._names), self.metrics)
         try:
             await self._history.start()
-            wiring = Wiring(self._settings, cluster, topics, self._broker, self._history)
+            wiring = Wiring(self._settings, cluster, topics, self._broker, self._history, self.metrics, self.health)
             self._deliveries = [CONSUMERS[name](wiring) for name in self._names]
             await self._broker.start()
+            self.health.start(
+                LogEnds(self._settings.kafka(client_id="engramlog.health"), timeout_s=LOOK_TIMEOUT_S),
+                self._history,
+                records=topics.records,
+                partitions={state.spec.name: state.partitions for state in cluster.states},
+            )
         except BaseException:
             await self._stop()
             raise
@@ -65,15 +85,17 @@ class Consumers:
         await self._stop()
 
     async def _stop(self) -> None:
+        self.health.stopping()
         for delivery in self._deliveries:
             await delivery.stop()
         if self._broker is not None:
             await self._broker.stop()
+        await self.health.stop()
         if self._history is not None:
             await self._history.stop()
 
 
-def _broker(settings: Settings, client_id: str) -> KafkaBroker:
+def _broker(settings: Settings, client_id: str, metrics: Metrics) -> KafkaBroker:
     kafka = settings.kafka(client_id=f"engramlog.{client_id}")
     return KafkaBroker(
         kafka.bootstrap_servers.split(","),
@@ -82,6 +104,11 @@ def _broker(settings: Settings, client_id: str) -> KafkaBroker:
         enable_idempotence=kafka.idempotent,
         max_request_size=MAX_MESSAGE_BYTES,
         allow_auto_create_topics=False,
+        middlewares=[
+            KafkaPrometheusMiddleware(registry=metrics.registry, app_name="engramlog"),
+            *telemetry.middlewares(),
+        ],
         logger=logging.getLogger("engramlog.faststream"),
         log_level=logging.DEBUG,
+        **faststream_security(kafka.security),
     )

@@ -1,19 +1,66 @@
 """All settings of the engine. The environment is read here and nowhere else."""
 
 import os
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Self
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from engramlog.engine.client import KafkaConfig
-from engramlog.schemas.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
+from engramlog.engine.client import KafkaConfig, Security
+from engramlog.engine.client.security import Mechanism, Protocol
+from engramlog.schemas.errors import ConfigurationError
+from engramlog.schemas.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX, Topics
+
+SECRETS = ("history_url", "oauth_client_secret", "sasl_password", "ssl_key_password")
+"""Settings that are, or hold, a secret. Each can also be named by a file: ``ENGRAMLOG_SASL_PASSWORD_FILE=PATH``."""
 
 
 def default_data_dir() -> Path:
     """``engramlog`` under the user's data directory (``XDG_DATA_HOME``, else ``~/.local/share``)."""
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "engramlog"
+
+
+def _upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
+
+
+class _SecretFiles(PydanticBaseSettingsSource):
+    """Secrets in files, as Docker and Kubernetes mount them: ``ENGRAMLOG_SASL_PASSWORD_FILE=/run/secrets/kafka``."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002 - pydantic's
+        """The content of the file that the environment names for a field, without the line end."""
+        variable = f"ENGRAMLOG_{field_name.upper()}"
+        path = os.environ.get(f"{variable}_FILE") if field_name in SECRETS else None
+        if not path:
+            return None, field_name, False
+        if variable in os.environ:
+            raise ConfigurationError(f"{variable} and {variable}_FILE are both set: choose one")
+        try:
+            return Path(path).read_text(encoding="utf-8").rstrip("\r\n"), field_name, False
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise ConfigurationError(f"{variable}_FILE={path} cannot be read: {reason}") from None
+
+    def __call__(self) -> dict[str, Any]:
+        """All of them."""
+        fields = self.settings_cls.model_fields
+        found = {name: self.get_field_value(field, name)[0] for name, field in fields.items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+
+
+def _default_otlp_endpoint() -> str | None:
+    """As OpenTelemetry's own variable says, unless that turns it off."""
+    disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    return None if disabled else os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or None
 
 
 class Settings(BaseSettings):
@@ -34,6 +81,32 @@ class Settings(BaseSettings):
         answer_concurrency: How many queries one ``answer`` works on at once.
         timeout_s: Limit of a call of the command line, in seconds.
         log_level: Level of the logs on standard error.
+        health_port: Port of ``/live``, ``/ready`` and ``/metrics`` of ``run`` and ``up``; 0: any free one. None: they
+            are not served.
+        health_host: Address that they are served at.
+        ready_max_lag: A process whose projection is more offsets behind, in one of its partitions, is not ready.
+        otlp_endpoint: Collector of traces (OTLP over HTTP), as ``http://host:4318``. None: no traces leave the
+            process. OpenTelemetry's own variables are obeyed, too.
+        replication: Copies of each topic that is created. None: 3, or as many as there are brokers.
+        min_insync_replicas: How many copies must have a record before it is acknowledged, of topics that are created.
+            None: 2 where replication is 3 or more, else 1.
+        traffic_retention_minutes: How long requests and replies are kept, in minutes.
+        dead_letters_retention_days: How long dead letters are kept, in days.
+        security_protocol: What the listener speaks: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``.
+        ssl_cafile: PEM file of the authorities that may have signed the broker's certificate. None: the system's.
+        ssl_certfile: PEM file with our own certificate, for brokers that ask for one.
+        ssl_keyfile: PEM file with its key. None: it lies in ``ssl_certfile``.
+        ssl_key_password: What that key is encrypted with.
+        ssl_check_hostname: Whether the broker's certificate must name the host that we connect to.
+        sasl_mechanism: How we log in: ``PLAIN``, ``SCRAM-SHA-256``, ``SCRAM-SHA-512`` or ``OAUTHBEARER``.
+        sasl_username: Who we are (PLAIN, SCRAM).
+        sasl_password: The password (PLAIN, SCRAM).
+        oauth_token_url: Token endpoint for OAUTHBEARER (client credentials grant).
+        oauth_client_id: Who we are to the token endpoint.
+        oauth_client_secret: The secret that goes with it.
+        oauth_scope: What we ask the token endpoint for. None: what it gives by default.
+        oauth_cafile: PEM file of the authorities of the token endpoint. None: the system's.
+        oauth_token_file: A file with a token that somebody else keeps fresh, instead of a token endpoint.
     """
 
     model_config = SettingsConfigDict(env_prefix="ENGRAMLOG_", frozen=True, extra="ignore")
@@ -46,10 +119,89 @@ class Settings(BaseSettings):
     session_timeout_ms: Annotated[int, Field(ge=1000)] = 10_000
     max_poll_records: Annotated[int, Field(ge=1)] = 2_000
     data_dir: Path = Field(default_factory=default_data_dir)
-    history_url: str | None = None
+    history_url: str | None = Field(default=None, repr=False)
     answer_concurrency: Annotated[int, Field(ge=1)] = 64
     timeout_s: Annotated[float, Field(gt=0)] = 10.0
     log_level: str = "INFO"
+    health_port: Annotated[int, Field(ge=0, le=65_535)] | None = None
+    health_host: str = "127.0.0.1"
+    ready_max_lag: Annotated[int, Field(ge=0)] = 10_000
+    otlp_endpoint: str | None = Field(default_factory=_default_otlp_endpoint)
+    replication: Annotated[int, Field(ge=1, le=32_767)] | None = None
+    min_insync_replicas: Annotated[int, Field(ge=1)] | None = None
+    traffic_retention_minutes: Annotated[int, Field(ge=1)] = 60
+    dead_letters_retention_days: Annotated[int, Field(ge=1)] = 30
+    security_protocol: Annotated[Protocol, BeforeValidator(_upper)] = "PLAINTEXT"
+    ssl_cafile: Path | None = None
+    ssl_certfile: Path | None = None
+    ssl_keyfile: Path | None = None
+    ssl_key_password: SecretStr | None = None
+    ssl_check_hostname: bool = True
+    sasl_mechanism: Annotated[Mechanism | None, BeforeValidator(_upper)] = None
+    sasl_username: str | None = None
+    sasl_password: SecretStr | None = None
+    oauth_token_url: str | None = None
+    oauth_client_id: str | None = None
+    oauth_client_secret: SecretStr | None = None
+    oauth_scope: str | None = None
+    oauth_cafile: Path | None = None
+    oauth_token_file: Path | None = None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's form
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's form
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments over the environment over files that the environment names."""
+        return init_settings, env_settings, _SecretFiles(settings_cls)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _ = self.security  # raises: what contradicts itself is told before anything is tried
+        wanted, copies = self.min_insync_replicas, self.replication
+        if wanted is not None and copies is not None and wanted > copies:
+            raise ConfigurationError(
+                f"ENGRAMLOG_MIN_INSYNC_REPLICAS={wanted} can never be reached with ENGRAMLOG_REPLICATION={copies}"
+            )
+        return self
+
+    @cached_property
+    def security(self) -> Security:
+        """TLS and login. One object for all clients, so that they share one token.
+
+        Raises:
+            ConfigurationError: The settings contradict each other.
+        """
+        return Security(
+            protocol=self.security_protocol,
+            ssl_cafile=self.ssl_cafile,
+            ssl_certfile=self.ssl_certfile,
+            ssl_keyfile=self.ssl_keyfile,
+            ssl_key_password=_revealed(self.ssl_key_password),
+            ssl_check_hostname=self.ssl_check_hostname,
+            sasl_mechanism=self.sasl_mechanism,
+            sasl_username=self.sasl_username,
+            sasl_password=_revealed(self.sasl_password),
+            oauth_token_url=self.oauth_token_url,
+            oauth_client_id=self.oauth_client_id,
+            oauth_client_secret=_revealed(self.oauth_client_secret),
+            oauth_scope=self.oauth_scope,
+            oauth_cafile=self.oauth_cafile,
+            oauth_token_file=self.oauth_token_file,
+        )
+
+    def topics(self) -> Topics:
+        """The topics as these settings want them."""
+        return Topics(
+            self.prefix,
+            self.partitions,
+            traffic_retention_ms=self.traffic_retention_minutes * 60_000,
+            dead_letters_retention_ms=self.dead_letters_retention_days * 86_400_000,
+        )
 
     def kafka(self, *, client_id: str = "engramlog") -> KafkaConfig:
         """How to reach Kafka."""
@@ -59,6 +211,7 @@ class Settings(BaseSettings):
             idempotent=self.idempotent,
             fetch_max_wait_ms=self.fetch_max_wait_ms,
             client_id=client_id,
+            security=self.security,
         )
 
     def effective_history_url(self) -> str:

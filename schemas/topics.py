@@ -70,6 +70,8 @@ class Topics:
     Attributes:
         prefix: What their names begin with, default ``memory``.
         partitions: Partitions of every topic, default 12. Agent topics can never change it: see the README.
+        traffic_retention_ms: How long requests and replies are kept, in milliseconds, default 1 hour.
+        dead_letters_retention_ms: How long dead letters are kept, in milliseconds, default 30 days.
 
     Raises:
         ConfigurationError: Kafka would not take the prefix, or there is no partition.
@@ -77,6 +79,8 @@ class Topics:
 
     prefix: str = DEFAULT_PREFIX
     partitions: int = DEFAULT_PARTITIONS
+    traffic_retention_ms: int = _DAY_MS // 24
+    dead_letters_retention_ms: int = 30 * _DAY_MS
 
     def __post_init__(self) -> None:
         if not _PREFIX.fullmatch(self.prefix):
@@ -126,7 +130,7 @@ class Topics:
                 producers=("client",),
                 consumers=("answer",),
                 partitions=n,
-                config=_service_config(_DAY_MS // 24),
+                config=_service_config(self.traffic_retention_ms),
             ),
             TopicSpec(
                 name=self.replies,
@@ -136,7 +140,7 @@ class Topics:
                 producers=("answer",),
                 consumers=("client",),
                 partitions=n,
-                config=_service_config(_DAY_MS // 24),
+                config=_service_config(self.traffic_retention_ms),
             ),
             TopicSpec(
                 name=self.dead_letters,
@@ -146,6 +150,6 @@ class Topics:
                 producers=("store", "answer"),
                 consumers=(),
                 partitions=n,
-                config=_service_config(30 * _DAY_MS),
+                config=_service_config(self.dead_letters_retention_ms),
             ),
         )

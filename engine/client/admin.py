@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError as AlreadyExists
-from aiokafka.errors import for_code
+from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
 
 from engramlog.engine.client.connection import KafkaConfig, kafka_errors
 from engramlog.engine.client.reach import reach
+from engramlog.engine.client.refusals import is_forbidden
 from engramlog.schemas.errors import ConfigurationError
 from engramlog.schemas.topics import DEFAULT_PARTITIONS, MUST_HOLD, Topics, TopicSpec
 
@@ -92,14 +94,23 @@ async def connected(config: KafkaConfig, doing: str) -> AsyncIterator[AIOKafkaAd
             await admin.close()
 
 
-async def create_topics(config: KafkaConfig, *, partitions: int = DEFAULT_PARTITIONS) -> list[str]:
+async def create_topics(
+    config: KafkaConfig,
+    *,
+    partitions: int = DEFAULT_PARTITIONS,
+    topics: Topics | None = None,
+    replication: int | None = None,
+    min_insync_replicas: int | None = None,
+) -> list[str]:
     """Create the topics that are missing; those that exist are left as they are.
-
-    Replication is 3 and ``min.insync.replicas`` 2 where there are brokers for it, else as many as there are.
 
     Args:
         config: The cluster.
         partitions: Partitions of each new topic. Agent topics can never change it.
+        topics: The whole table, if not the default one of that many partitions.
+        replication: Copies of each new topic. None: 3, or as many as there are brokers.
+        min_insync_replicas: How many copies must have a record before it is acknowledged. None: 2 where replication is
+            3 or more, else 1.
 
     Returns:
         The names of those that were created.
@@ -110,22 +121,38 @@ async def create_topics(config: KafkaConfig, *, partitions: int = DEFAULT_PARTIT
     """
     created: list[str] = []
     async with connected(config, "creating topics") as admin:
-        existing = set(await admin.list_topics())
         brokers = len((await admin.describe_cluster())["brokers"])
-        replication = min(_GOOD_REPLICATION, brokers)
-        for spec in Topics(config.prefix, partitions).table():
-            if spec.name in existing:
+        copies = replication or min(_GOOD_REPLICATION, brokers)
+        in_sync = min_insync_replicas or (2 if copies >= _GOOD_REPLICATION else 1)
+        table = (topics or Topics(config.prefix, partitions)).table()
+        described = await _described(admin, [spec.name for spec in table])
+        for spec in table:
+            if described[spec.name]["error_code"] != UnknownTopicOrPartitionError.errno:
                 continue
-            settings = {**spec.config, "min.insync.replicas": "2" if replication >= _GOOD_REPLICATION else "1"}
-            new = NewTopic(spec.name, spec.partitions, replication, topic_configs=settings)
+            settings = {**spec.config, "min.insync.replicas": str(in_sync)}
+            new = NewTopic(spec.name, spec.partitions, copies, topic_configs=settings)
             response = await admin.create_topics([new])
             code, message = response.topic_errors[0][1], response.topic_errors[0][2]
             error = for_code(code)
             if code and error is not AlreadyExists:
-                raise ConfigurationError(f"Kafka refuses to create {spec.name!r}: {error.__name__}: {message}")
+                raise ConfigurationError(_refused(config, spec.name, error, message))
             created.append(spec.name)
         await _wait_for(admin, created)
     return created
+
+
+def _refused(config: KafkaConfig, topic: str, error: type[Exception], message: str | None) -> str:
+    if is_forbidden(error()):
+        return (
+            f"Kafka's ACLs forbid creating {topic!r}: grant {config.security.principal} Create on the topics of the "
+            f"prefix {config.prefix!r} or on the cluster, or create the topics as another user"
+        )
+    return f"Kafka refuses to create {topic!r}: {error.__name__}: {message}"
+
+
+async def _described(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, Any]]:
+    """Topics by name, those that do not exist or must not be seen too: their ``error_code`` says which it is."""
+    return {topic["topic"]: topic for topic in await admin.describe_topics(names)}
 
 
 async def _wait_for(admin: AIOKafkaAdminClient, created: list[str]) -> None:
@@ -137,45 +164,61 @@ async def _wait_for(admin: AIOKafkaAdminClient, created: list[str]) -> None:
         await asyncio.sleep(_PAUSE_S)
 
 
-async def inspect_topics(config: KafkaConfig) -> Cluster:
+async def inspect_topics(config: KafkaConfig, *, topics: Topics | None = None) -> Cluster:
     """Compare the cluster's topics with the table.
+
+    Args:
+        config: The cluster.
+        topics: The table, if not the default one.
 
     Raises:
         BrokerUnavailable: Kafka does not answer.
+        ConfigurationError: The broker refuses: login, TLS.
     """
     async with connected(config, "inspecting topics") as admin:
         cluster_id = (await admin.describe_cluster()).get("cluster_id")
-        table = Topics(config.prefix).table()
-        existing = set(await admin.list_topics())
-        present = [spec.name for spec in table if spec.name in existing]
-        described = {t["topic"]: t for t in await admin.describe_topics(present)} if present else {}
+        table = (topics or Topics(config.prefix)).table()
+        described = await _described(admin, [spec.name for spec in table])
+        present = [name for name, topic in described.items() if topic["error_code"] == 0]
         configs = await _configs(admin, present)
-        states = tuple(_state(spec, described.get(spec.name), configs.get(spec.name, {})) for spec in table)
+        states = tuple(_state(config, spec, described[spec.name], configs.get(spec.name)) for spec in table)
     counts = {state.partitions for state in states if state.partitions and state.spec.kind == "agent"}
     return Cluster(cluster_id, max(counts, default=0), states)
 
 
 async def _configs(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
+    """Configurations by topic; a topic whose configuration we may not see is left out."""
     if not names:
         return {}
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
     configs: dict[str, dict[str, str]] = {}
     for response in await admin.describe_configs(resources):
-        for _code, _message, _kind, name, entries in response.resources:
-            configs[name] = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
+        for code, _message, _kind, name, entries in response.resources:
+            if code != TopicAuthorizationFailedError.errno:
+                configs[name] = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
     return configs
 
 
-def _state(spec: TopicSpec, described: dict[str, object] | None, config: dict[str, str]) -> TopicState:
-    if described is None:
-        problem = f"the topic {spec.name!r} does not exist: run 'engramlog topics create'"
+def _state(kafka: KafkaConfig, spec: TopicSpec, described: dict[str, Any], config: dict[str, str] | None) -> TopicState:
+    code, who = described["error_code"], kafka.security.principal
+    if code == TopicAuthorizationFailedError.errno:
+        problem = (
+            f"Kafka's ACLs forbid seeing the topic {spec.name!r}: grant {who} Describe (Read and Write imply it) on "
+            f"the topics of the prefix {kafka.prefix!r}"
+        )
         return TopicState(spec, problems=(problem,))
     partitions = described["partitions"]
-    assert isinstance(partitions, list)
+    if code or not partitions:
+        return TopicState(spec, problems=(f"the topic {spec.name!r} does not exist: run 'engramlog topics create'",))
     problems: list[str] = []
     remarks: list[str] = []
+    if config is None:
+        unseen = f"grant {who} DescribeConfigs on the topic {spec.name!r}: whether it would forget cannot be checked"
+        (problems if spec.kind == "agent" else remarks).append(
+            f"Kafka's ACLs forbid seeing its configuration: {unseen}"
+        )
     for name, wanted in spec.config.items():
-        actual = config.get(name)
+        actual = (config or {}).get(name)
         if actual is None or actual == wanted:
             continue
         if spec.kind == "agent" and name in MUST_HOLD:
@@ -185,4 +228,5 @@ def _state(spec: TopicSpec, described: dict[str, object] | None, config: dict[st
             )
         else:
             remarks.append(f"{name}={actual}, the table says {wanted}")
-    return TopicState(spec, len(partitions), len(partitions[0]["replicas"]), config, tuple(problems), tuple(remarks))
+    replicas = len(partitions[0]["replicas"])
+    return TopicState(spec, len(partitions), replicas, config or {}, tuple(problems), tuple(remarks))
