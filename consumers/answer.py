@@ -21,6 +21,7 @@ def register(wiring: Wiring) -> Requests:
         codec=queries_codec(),
         handler=Answers(wiring.history, watch, asyncio.Semaphore(wiring.settings.answer_concurrency)),
         dead_letters=wiring.dead_letters(NAME),
+        observer=wiring.observer(NAME),
         on_stop=watch.stop,
     )
     subscribe(wiring, NAME, wiring.topics.queries, requests, max_records=wiring.settings.max_poll_records)

@@ -7,6 +7,7 @@ from typing import Any
 from aiokafka import ConsumerRecord
 from faststream.kafka import KafkaBroker
 
+from engramlog.consumers.observing import Observer
 from engramlog.schemas.dead_letters import HEADER, DeadLetter, messages, packed_headers, packed_key, shown
 from engramlog.schemas.errors import InvalidEvent, Unprocessable
 
@@ -19,11 +20,13 @@ class DeadLetters:
         broker: The broker to publish with.
         topic: The dead-letter topic.
         consumer: Who sends.
+        observer: Who is told.
     """
 
     broker: KafkaBroker
     topic: str
     consumer: str
+    observer: Observer
 
     async def publish(self, message: ConsumerRecord[Any, Any], error: InvalidEvent | Unprocessable) -> None:
         """Publish a message as it came, and wait until the broker has it.
@@ -50,6 +53,7 @@ class DeadLetters:
             ),
             message.value,
         )
+        self.observer.dead_letter(error.reason)
 
     async def _publish(self, letter: DeadLetter, value: bytes | None) -> None:
         for chunk, part in messages(letter, value):

@@ -23,6 +23,7 @@ from aiokafka.errors import KafkaError
 from faststream.kafka import KafkaMessage
 
 from engramlog.consumers.dead_letters import DeadLetters
+from engramlog.consumers.observing import Observer
 from engramlog.consumers.ownership import Ownership
 from engramlog.engine.log import Entry, Refused, Run
 from engramlog.schemas.codec import Codec
@@ -56,10 +57,19 @@ class Delivery:
         codec: What decodes the topic's events.
         partitions: Number of the topic's partitions: the n of the partition rule.
         dead_letters: Where everything else goes.
+        observer: Who is told.
     """
 
-    def __init__(self, ownership: Ownership, codec: Codec[Any], partitions: int, dead_letters: DeadLetters) -> None:
+    def __init__(
+        self,
+        ownership: Ownership,
+        codec: Codec[Any],
+        partitions: int,
+        dead_letters: DeadLetters,
+        observer: Observer,
+    ) -> None:
         self._ownership = ownership
+        self._observer = observer
         self._projection = ownership.projection
         self._codec = codec
         self._partitions = partitions
@@ -98,7 +108,9 @@ class Delivery:
 
     async def _finish(self, partition: TopicPartition, batch: Batch) -> None:
         expected = batch.run.expected
-        applied = await self._guarded(partition, expected, self._apply, batch.run, batch.messages)
+        with self._observer.applying(batch.run, batch.messages) as applying:
+            applied = await self._guarded(partition, expected, self._apply, batch.run, batch.messages)
+            applying.done = bool(applied)
         if applied and self._ownership.next.get(partition) == expected:
             self._ownership.next[partition] = batch.run.next
 
@@ -117,7 +129,7 @@ class Delivery:
                 *(partition.topic, partition.partition, expected, error),
                 exc_info=None if isinstance(error, (Transient, KafkaError)) else error,
             )
-            self._ownership.close(partition, rewind_to=expected)
+            self._ownership.close(partition, str(error) or type(error).__name__, rewind_to=expected)
         return None
 
     async def _decode(self, messages: Sequence[Message], expected: int) -> Batch:

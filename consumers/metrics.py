@@ -33,7 +33,10 @@ class Metrics:
         ProcessCollector(registry=registry)
         Info("engramlog_build", "Version of engramlog.", registry=registry).info({"version": version("engramlog")})
         self.dead_letters = Counter(
-            "engramlog_dead_letters", "Messages that went to the dead letters.", ("consumer", "reason"), registry=registry
+            "engramlog_dead_letters",
+            "Messages that went to the dead letters.",
+            ("consumer", "reason"),
+            registry=registry,
         )
         self.run_records = Histogram(
             "engramlog_run_records", "Records of an applied run.", ("consumer",), buckets=_RECORDS, registry=registry
@@ -55,7 +58,10 @@ class Metrics:
             "engramlog_requests", "Requests by how they ended.", ("ask", "outcome"), registry=registry
         )
         self.failures = Counter(
-            "engramlog_request_failures", "Requests that were answered with an error.", ("ask", "code"), registry=registry
+            "engramlog_request_failures",
+            "Requests that were answered with an error.",
+            ("ask", "code"),
+            registry=registry,
         )
         self.under_way = Gauge(
             "engramlog_requests_under_way", "Requests that are being answered.", ("ask",), registry=registry

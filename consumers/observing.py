@@ -77,8 +77,9 @@ class Observer:
         """A run is applied. Its span is linked to what wrote its records, and is its child if that was one."""
         contexts = tracing.contexts_of(m.headers for m in messages)
         began, applying = time.perf_counter(), Applying()
-        with tracing.received(f"apply {run.topic}", contexts, kind="consumer", **self._about(run.topic)) as span:
+        with tracing.received(f"apply {run.topic}", contexts, kind="consumer") as span:
             span.set(
+                **self._about(run.topic),
                 messaging__operation__name="apply",
                 messaging__destination__partition__id=str(run.partition),
                 messaging__batch__message_count=len(messages),
@@ -102,8 +103,9 @@ class Observer:
         under_way = self.metrics.under_way.labels(ask)
         under_way.inc()
         try:
-            with tracing.received(f"answer {ask}", contexts, kind="consumer", **self._about(request.topic)) as span:
+            with tracing.received(f"answer {ask}", contexts, kind="consumer") as span:
                 span.set(
+                    **self._about(request.topic),
                     messaging__operation__name="answer",
                     messaging__destination__partition__id=str(request.partition),
                     messaging__kafka__offset=request.offset,

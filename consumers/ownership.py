@@ -55,13 +55,14 @@ class Ownership:
 
     Attributes:
         next: The open partitions, and the offset that each wants next.
+        closed: The closed ones, and why.
     """
 
     def __init__(self, projection: Projection, cluster_id: str | None) -> None:
         self.projection = projection
         self.next: dict[TopicPartition, int] = {}
         self._cluster_id = cluster_id
-        self._closed: set[TopicPartition] = set()
+        self.closed: dict[TopicPartition, str] = {}
         self._consumer: AIOKafkaConsumer | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -69,7 +70,7 @@ class Ownership:
         """They went to another owner, who reads their checkpoints."""
         for partition in revoked:
             self.next.pop(partition, None)
-            self._closed.discard(partition)
+            self.closed.pop(partition, None)
 
     async def open_all(self, assigned: Iterable[TopicPartition], consumer: AIOKafkaConsumer) -> None:
         """They came to this owner."""
@@ -98,7 +99,7 @@ class Ownership:
         if self._consumer is not None:
             await self._open(partition, self._consumer)
 
-    def close(self, partition: TopicPartition, *, rewind_to: int | None = None) -> None:
+    def close(self, partition: TopicPartition, reason: str, *, rewind_to: int | None = None) -> None:
         """Process nothing of it until it can be opened again."""
         self.next.pop(partition, None)
         if self._consumer is None:
@@ -107,7 +108,7 @@ class Ownership:
             if rewind_to is not None:
                 self._consumer.seek(partition, rewind_to)
             self._consumer.pause(partition)
-            self._closed.add(partition)
+            self.closed[partition] = reason
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._open_closed(self._consumer), name="engramlog-reopen")
 
@@ -131,17 +132,17 @@ class Ownership:
             consumer.seek(partition, expected)
             consumer.resume(partition)
         except IllegalStateError:  # revoked in the meantime
-            self._closed.discard(partition)
+            self.closed.pop(partition, None)
         except (Transient, Permanent, KafkaError, OSError) as error:
             _log.error("%s-%d is not processed: %s", partition.topic, partition.partition, error)
-            self.close(partition)
+            self.close(partition, str(error))
         else:
             self.next[partition] = expected
-            self._closed.discard(partition)
+            self.closed.pop(partition, None)
             _log.info("%s-%d is open at offset %d", partition.topic, partition.partition, expected)
 
     async def _open_closed(self, consumer: AIOKafkaConsumer) -> None:
-        while self._closed:
+        while self.closed:
             await asyncio.sleep(REOPEN_S)
-            for partition in sorted(self._closed):
+            for partition in sorted(self.closed):
                 await self._open(partition, consumer)

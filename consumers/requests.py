@@ -18,6 +18,7 @@ from aiokafka.errors import KafkaError
 from faststream.kafka import KafkaBroker, KafkaMessage
 
 from engramlog.consumers.dead_letters import DeadLetters
+from engramlog.consumers.observing import Observer
 from engramlog.schemas import queries as q
 from engramlog.schemas.codec import Codec, replies_codec
 from engramlog.schemas.errors import InvalidEvent, TooLarge
@@ -59,6 +60,7 @@ class Requests:
         codec: What decodes requests.
         handler: What answers them; it must not raise.
         dead_letters: Where requests go that can neither be read nor answered.
+        observer: Who is told.
         on_stop: What else to stop, after the last request.
     """
 
@@ -68,6 +70,7 @@ class Requests:
     codec: Codec[q.QueryAsked]
     handler: Handler
     dead_letters: DeadLetters
+    observer: Observer
     on_stop: Callable[[], Awaitable[None]]
     _consumer: AIOKafkaConsumer | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -131,6 +134,7 @@ class Requests:
         try:
             query = self.codec.decode(request.value or b"")
         except InvalidEvent as error:
+            self.observer.unreadable()
             if address is None:
                 await self.dead_letters.publish(request, error)
             else:
@@ -140,20 +144,25 @@ class Requests:
         left_s = (request.timestamp + query.data.timeout_ms) / 1000 - time.time()
         if address is None or left_s <= 0:
             _log.debug("request %s is dropped: %s", query.id, "no reply address" if address is None else "too late")
+            self.observer.late(query.data.ask)
             return
+        with self.observer.answering(query.data.ask, request) as answering:
+            reply = await self._handled(query, left_s)
+            answering.replied(reply)
+            await self._reply(address, reply, tenant=query.tenantid)
+
+    async def _handled(self, query: q.QueryAsked, left_s: float) -> q.Reply:
         agent = (query.tenantid, query.agentid)
         if self._agents[agent] >= MAX_AT_ONCE_AGENT:
             message = f"{MAX_AT_ONCE_AGENT} requests of this agent are under way already; try again"
-            reply = q.Reply(error=q.Failure(code="unavailable", message=message))
-        else:
-            self._agents[agent] += 1
-            try:
-                reply = await self.handler(query, timeout_s=left_s)
-            finally:
-                self._agents[agent] -= 1
-                if not self._agents[agent]:
-                    del self._agents[agent]
-        await self._reply(address, reply, tenant=query.tenantid)
+            return q.Reply(error=q.Failure(code="unavailable", message=message))
+        self._agents[agent] += 1
+        try:
+            return await self.handler(query, timeout_s=left_s)
+        finally:
+            self._agents[agent] -= 1
+            if not self._agents[agent]:
+                del self._agents[agent]
 
     async def _reply(self, address: Address, reply: q.Reply, *, tenant: str) -> None:
         event = q.QueryReplied(

@@ -12,6 +12,8 @@ def register(wiring: Wiring) -> Delivery:
     """Subscribe the history to the records."""
     cluster = wiring.cluster
     ownership = Ownership(wiring.history, cluster.cluster_id)
-    delivery = Delivery(ownership, records_codec(), cluster.partitions, wiring.dead_letters(NAME))
-    subscribe(wiring, NAME, wiring.topics.records, delivery, max_records=wiring.settings.max_poll_records)
+    dead_letters = wiring.dead_letters(NAME)
+    delivery = Delivery(ownership, records_codec(), cluster.partitions, dead_letters, wiring.observer(NAME))
+    topic, most = wiring.topics.records, wiring.settings.max_poll_records
+    subscribe(wiring, NAME, topic, delivery, max_records=most, ownership=ownership)
     return delivery

@@ -11,6 +11,10 @@ from faststream.kafka import KafkaBroker, KafkaMessage
 from faststream.kafka.annotations import KafkaMessage as InjectedMessage
 
 from engramlog.consumers.dead_letters import DeadLetters
+from engramlog.consumers.health import Health, Subscription
+from engramlog.consumers.metrics import Metrics
+from engramlog.consumers.observing import Observer
+from engramlog.consumers.ownership import Ownership
 from engramlog.engine.client.admin import Cluster
 from engramlog.engine.history import History
 from engramlog.engine.settings import Settings
@@ -43,6 +47,8 @@ class Wiring:
         topics: Their names.
         broker: The FastStream broker.
         history: The history store.
+        metrics: What is counted.
+        health: What watches the consumers.
     """
 
     settings: Settings
@@ -50,20 +56,40 @@ class Wiring:
     topics: Topics
     broker: KafkaBroker
     history: History
+    metrics: Metrics
+    health: Health
+
+    def group(self, consumer: str) -> str:
+        """The consumer group of a consumer."""
+        return f"{self.settings.prefix}.{consumer}"
+
+    def observer(self, consumer: str) -> Observer:
+        """Whom a consumer tells about its work."""
+        return Observer(consumer, self.group(consumer), self.metrics)
 
     def dead_letters(self, consumer: str) -> DeadLetters:
         """Where a consumer sends what it cannot process."""
-        return DeadLetters(self.broker, self.topics.dead_letters, consumer)
+        return DeadLetters(self.broker, self.topics.dead_letters, consumer, self.observer(consumer))
 
 
-def subscribe(wiring: Wiring, name: str, topic: str, delivery: Delivers, *, max_records: int) -> None:
+def subscribe(
+    wiring: Wiring, name: str, topic: str, delivery: Delivers, *, max_records: int, ownership: Ownership | None = None
+) -> None:
     """Subscribe to a topic in batches, from its beginning, committing by hand.
 
     The group is ``{prefix}.{name}``: the name is the consumer's identity, for ever.
+
+    Args:
+        wiring: What everything is built from.
+        name: The consumer.
+        topic: The topic.
+        delivery: What handles its messages.
+        max_records: How many it takes at once.
+        ownership: For a projection: its partitions, which health looks at.
     """
     subscriber = wiring.broker.subscriber(
         topic,
-        group_id=f"{wiring.settings.prefix}.{name}",
+        group_id=wiring.group(name),
         batch=True,
         max_records=max_records,
         batch_timeout_ms=200,
@@ -73,7 +99,7 @@ def subscribe(wiring: Wiring, name: str, topic: str, delivery: Delivers, *, max_
         heartbeat_interval_ms=wiring.settings.session_timeout_ms // 3,
         rebalance_timeout_ms=max(30_000, wiring.settings.session_timeout_ms),
         fetch_max_wait_ms=wiring.settings.fetch_max_wait_ms,
-        listener=_Listener(delivery, lambda: subscriber.consumer),
+        listener=_Listener(delivery, lambda: subscription),
         parser=_header_proof,
         decoder=_undecoded,
     )
@@ -82,19 +108,23 @@ def subscribe(wiring: Wiring, name: str, topic: str, delivery: Delivers, *, max_
         await delivery(message)
 
     subscriber(handle)
+    subscription = Subscription(name, topic, subscriber, ownership)
+    wiring.health.watch(subscription)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's listener is untyped
     """Hands the consumer over with each assignment: it exists only after the subscriber was started."""
 
-    def __init__(self, delivery: Delivers, consumer: Callable[[], AIOKafkaConsumer | None]) -> None:
-        self._delivery, self._consumer = delivery, consumer
+    def __init__(self, delivery: Delivers, subscription: Callable[[], Subscription]) -> None:
+        self._delivery, self._subscription = delivery, subscription
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self._subscription().assigned = None
         await self._delivery.on_partitions_revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        consumer = self._consumer()
+        self._subscription().assigned = frozenset(assigned)
+        consumer = self._subscription().subscriber.consumer
         if consumer is not None:
             await self._delivery.on_partitions_assigned(assigned, consumer)
 
@@ -106,6 +136,7 @@ async def _header_proof(batch: tuple[Any, ...], original: Callable[[Any], Awaita
     """
     message = await original((dataclasses.replace(batch[0], headers=(), value=b""),))
     message.raw_message = batch
+    message.body = [raw.value or b"" for raw in batch]  # for the middlewares that count bytes
     return message
 
 

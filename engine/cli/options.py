@@ -140,6 +140,24 @@ def make_scope(tenant: str, agent: str, session: str | None, user: str | None, *
         raise click.UsageError(f"--{first['loc'][0]} {first['input']!r}: {first['msg']}") from None
 
 
+def health_option(function: Function) -> Function:
+    """Give a command that takes settings ``--health-port``."""
+
+    @functools.wraps(function)
+    def command(*, settings: "Settings", health_port: int | None, **rest: Any) -> Any:
+        if health_port is not None:
+            settings = settings.model_copy(update={"health_port": health_port})
+        return function(settings=settings, **rest)
+
+    option = click.option(
+        "--health-port",
+        type=click.IntRange(0, 65535),
+        metavar="PORT",
+        help="Serve /live, /ready and /metrics there; 0: any free port. [env: ENGRAMLOG_HEALTH_PORT; default: off]",
+    )
+    return _with([option], command)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on standard output, and nothing else there.")
 
 

@@ -11,7 +11,7 @@ import click
 
 from engramlog.engine.cli import logs, output
 from engramlog.engine.cli.live import run_until_stopped
-from engramlog.engine.cli.options import json_option, settings_options
+from engramlog.engine.cli.options import health_option, json_option, settings_options
 
 if TYPE_CHECKING:
     from engramlog.deploy.local_kafka import LocalKafka
@@ -48,6 +48,7 @@ Any number of processes may run the same consumer: Kafka shares the partitions o
 @click.command(epilog=_UP_EPILOG)
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of its own Kafka. [default: the last one, else 9092]")
 @settings_options(serves=True, timeout=False)
+@health_option
 @json_option
 def up(*, settings: "Settings", port: int | None, as_json: bool) -> int:
     """Run the whole engine: Kafka where none is named, the topics, and all consumers."""
@@ -59,6 +60,7 @@ def up(*, settings: "Settings", port: int | None, as_json: bool) -> int:
 @click.command(epilog=_RUN_EPILOG)
 @click.argument("consumers", nargs=-1, metavar="[CONSUMER]...")
 @settings_options(serves=True, timeout=False)
+@health_option
 @json_option
 def run(*, settings: "Settings", consumers: tuple[str, ...], as_json: bool) -> int:
     """Run consumers (store, answer; by default all) on the cluster of the settings."""
@@ -107,13 +109,20 @@ async def _run(settings: "Settings", names: Sequence[str], *, as_json: bool) -> 
 
 async def _serve(settings: "Settings", broker: _Broker, names: Sequence[str], *, as_json: bool) -> None:
     from engramlog.consumers.app import CONSUMERS, Consumers
+    from engramlog.consumers.probes import serving
+    from engramlog.consumers.telemetry import exporting
 
     logs.log_settings(settings)
     if settings.effective_history_url().startswith("sqlite"):
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     running = names or tuple(CONSUMERS)
-    async with Consumers(settings, running):
-        _tell_ready(settings, broker, running, as_json=as_json)
+    consumers = Consumers(settings, running)
+    async with (
+        exporting(settings, running),
+        serving(consumers.probes, host=settings.health_host, port=settings.health_port) as health,
+        consumers,
+    ):
+        _tell_ready(settings, broker, running, health, as_json=as_json)
         await _while_running(broker)
 
 
@@ -150,10 +159,12 @@ async def _kafka(settings: "Settings", port: int | None) -> AsyncIterator[_Broke
         await own.stop()
 
 
-def _tell_ready(settings: "Settings", broker: _Broker, names: Sequence[str], *, as_json: bool) -> None:
+def _tell_ready(
+    settings: "Settings", broker: _Broker, names: Sequence[str], health: str | None, *, as_json: bool
+) -> None:
     history = logs.masked(settings.effective_history_url())
     if as_json:
-        output.print_json(_ready(settings, broker, names, history))
+        output.print_json({**_ready(settings, broker, names, history), "health": health})
         return
     rows: list[tuple[str, Any]] = [
         ("Kafka", f"{broker.bootstrap_servers}, {broker.name}"),
@@ -161,6 +172,8 @@ def _tell_ready(settings: "Settings", broker: _Broker, names: Sequence[str], *, 
         ("consumers", ", ".join(names)),
         ("history", history),
     ]
+    if health is not None:
+        rows.append(("health", f"{health}/ready, /live, /metrics"))
     if broker.data_dir is not None:
         rows += [("Kafka's data", broker.data_dir), ("Kafka's log", broker.log_file)]
     rows += [("data directory", settings.data_dir), ("try", _hint(broker))]

@@ -5,12 +5,13 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from pydantic import ValidationError
 
+from engramlog.engine.client import tracing
 from engramlog.engine.client.connection import KafkaConfig
 from engramlog.engine.client.publisher import Outgoing, Publisher
 from engramlog.engine.client.replies import Replies
@@ -163,13 +164,23 @@ class MemoryClient:
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         async with _deadline(limit_s, "Kafka did not tell about the topic"):
             partitions = await self._partitions_of(topic)
-        positions = await self._publisher.publish(
-            [
-                Outgoing(topic, partition_for(e.tenantid, e.agentid, partitions), e.key(), codec.encode(e))
-                for e in events
-            ],
-            timeout_s=limit_s,
-        )
+        messages = [
+            Outgoing(topic, partition_for(e.tenantid, e.agentid, partitions), e.key(), codec.encode(e)) for e in events
+        ]
+        with tracing.span(
+            f"send {topic}",
+            kind="producer",
+            messaging__system="kafka",
+            messaging__operation__type="send",
+            messaging__operation__name="send",
+            messaging__destination__name=topic,
+            messaging__batch__message_count=len(messages),
+        ):
+            context = tracing.headers()
+            positions = await self._publisher.publish(
+                [replace(message, headers=context) for message in messages] if context else messages,
+                timeout_s=limit_s,
+            )
         for event, position in zip(events, positions, strict=True):
             self._remember_write((event.tenantid, event.agentid), position)
         return positions
@@ -284,8 +295,13 @@ class MemoryClient:
                 }
             ),
         )
-        async with _deadline(limit_s, f"no answer to '{getattr(query, 'ask', '?')}': is 'answer' running?"):
-            reply = await self._request(request, limit_s)
+        ask = request.data.ask
+        with tracing.span(f"ask {ask}", kind="client", messaging__system="kafka", engramlog__ask=ask) as span:
+            async with _deadline(limit_s, f"no answer to '{ask}': is 'answer' running?"):
+                reply = await self._request(request, limit_s)
+            if reply.error is not None:
+                span.fail(reply.error.code)
+            span.set(engramlog__stale=reply.stale)
         if reply.error is not None:
             if reply.error.code == "unavailable":
                 raise StoreUnavailable(reply.error.message)
@@ -313,6 +329,7 @@ class MemoryClient:
                             (q.REPLY_TOPIC, replies.topic.encode()),
                             (q.REPLY_PARTITION, str(replies.partition).encode()),
                             (q.CORRELATION_ID, request.id.encode()),
+                            *tracing.headers(),
                         ),
                     )
                 ],
