@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from engramlog.schemas.envelope import AgentEvent, Envelope
 from engramlog.schemas.instants import Instant
-from engramlog.schemas.records import MemoryRecord, Share, Wire
+from engramlog.schemas.records import MarkScope, MemoryRecord, Share, Text, Wire
 from engramlog.schemas.scope import Identifier, Scope, Users
 
 REPLY_TOPIC = "reply_to"
@@ -29,6 +29,9 @@ ErrorCode = Literal[
 Topic = Annotated[str, StringConstraints(min_length=1, max_length=249)]
 Offset = Annotated[int, Field(ge=0, strict=True)]
 MAX_WINDOW = 1_000_000
+MAX_IDS = 10_000
+"""How many records one command may name."""
+Reason = Annotated[str, StringConstraints(max_length=10_000)]
 
 
 class Reached(Wire):
@@ -138,11 +141,136 @@ class StatsQuery(Query):
     ask: Literal["stats"] = "stats"
 
 
+class Command(Query):
+    """A query that changes memory: resolved by the engine to ids and positions, which are published as an event.
+
+    It has exactly one effect, however often it is asked under the same request id, and the same answer.
+    """
+
+
+class PopCommand(Command):
+    """Take the newest records out of the window, never the protected head.
+
+    Attributes:
+        count: How many; fewer where there are fewer.
+        scope: What they leave.
+    """
+
+    ask: Literal["pop"] = "pop"
+    count: Annotated[int, Field(ge=0, le=MAX_IDS, strict=True)]
+    scope: MarkScope = "window"
+
+
+class RemoveCommand(Command):
+    """Take records out of the window by their indices in it, oldest first from 0.
+
+    Duplicates count once; the protected head and indices outside of the window (negative ones, too) are passed over.
+
+    Attributes:
+        indices: Their indices.
+        scope: What they leave.
+    """
+
+    ask: Literal["remove"] = "remove"
+    indices: Annotated[tuple[Annotated[int, Field(strict=True)], ...], Field(max_length=MAX_IDS)]
+    scope: MarkScope = "window"
+
+
+class CleanToolCallsCommand(Command):
+    """Take tool and function records out of the window, and assistant records that call tools.
+
+    Attributes:
+        scope: What they leave.
+    """
+
+    ask: Literal["clean_tool_calls"] = "clean_tool_calls"
+    scope: MarkScope = "window"
+
+
+class ClearCommand(Command):
+    """Begin a new epoch: everything recorded so far leaves the view.
+
+    Attributes:
+        scope: What it leaves.
+    """
+
+    ask: Literal["clear"] = "clear"
+    scope: MarkScope = "window"
+
+
+class CorrectCommand(Command):
+    """Give a record new content in its old place.
+
+    Attributes:
+        record_id: The record.
+        content: Its content from now on.
+        reason: Why, for people.
+    """
+
+    ask: Literal["correct"] = "correct"
+    record_id: Identifier
+    content: Text
+    reason: Reason = ""
+
+
+class InvalidateCommand(Command):
+    """Say that a record is no longer true.
+
+    Attributes:
+        record_id: The record.
+        reason: Why, for people.
+        replaced_by: The record that holds the truth now.
+    """
+
+    ask: Literal["invalidate"] = "invalidate"
+    record_id: Identifier
+    reason: Reason = ""
+    replaced_by: Identifier | None = None
+
+
+class EndSessionCommand(Command):
+    """Say that a session is over. The request must name one.
+
+    Attributes:
+        reason: Why, for people.
+    """
+
+    ask: Literal["end_session"] = "end_session"
+    reason: Reason = ""
+
+
+class EraseCommand(Command):
+    """Erase for ever: an entry of the ledger. From the answer on, nothing shows what was recorded before it.
+
+    Attributes:
+        what: Named records; the session of the request; its user's records with this agent; or the whole agent.
+        record_ids: The records, for ``record``.
+    """
+
+    ask: Literal["erase"] = "erase"
+    what: Literal["record", "session", "user", "agent"]
+    record_ids: Annotated[tuple[Identifier, ...], Field(max_length=MAX_IDS)] = ()
+
+
 class QueryAsked(AgentEvent):
     """A request. Its ``id`` is the request id: asked again, it means the same request."""
 
     type: Literal["engramlog.query.asked.v1"] = "engramlog.query.asked.v1"
-    data: Annotated[HistoryQuery | RecordQuery | RecordsQuery | StatsQuery, Field(discriminator="ask")]
+    data: Annotated[
+        HistoryQuery
+        | RecordQuery
+        | RecordsQuery
+        | StatsQuery
+        | PopCommand
+        | RemoveCommand
+        | CleanToolCallsCommand
+        | ClearCommand
+        | CorrectCommand
+        | InvalidateCommand
+        | EndSessionCommand
+        | EraseCommand,
+        Field(discriminator="ask"),
+    ]
 
     def scope(self) -> Scope:
         """Whose memory is asked, as the asking user sees it."""
@@ -260,6 +388,19 @@ class StatsAnswer(Wire):
     last_recorded: Instant | None = None
 
 
+class CommandAnswer(Wire):
+    """What a command did.
+
+    Attributes:
+        ids: The records that were taken out, oldest first; for other commands the record that was named, if any.
+        event: Where its event lies; None: there was nothing to do.
+    """
+
+    kind: Literal["command"] = "command"
+    ids: tuple[Identifier, ...] = ()
+    event: Reached | None = None
+
+
 class Failure(Wire):
     """Why there is no answer.
 
@@ -284,7 +425,9 @@ class Reply(Wire):
         took_ms: How long reading took.
     """
 
-    answer: Annotated[HistoryAnswer | RecordsAnswer | StatsAnswer, Field(discriminator="kind")] | None = None
+    answer: (
+        Annotated[HistoryAnswer | RecordsAnswer | StatsAnswer | CommandAnswer, Field(discriminator="kind")] | None
+    ) = None
     error: Failure | None = None
     positions: tuple[Reached, ...] = ()
     stale: bool = False

@@ -16,6 +16,9 @@ from engramlog.schemas.scope import Identifier
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False, strict=True)]
 """A number from 0 to 1."""
 
+At = Annotated[int, Field(ge=0, strict=True)] | None
+"""An offset of the agent's partition at which a command was resolved."""
+
 Text = Annotated[str, StringConstraints(min_length=0)]
 """Any text of whole characters: the constraint, vacuous as it is, makes pydantic refuse lone surrogates."""
 
@@ -167,10 +170,13 @@ class HistoryCleared(Wire):
     Attributes:
         scope: What the records leave: the window (they can still be recalled), recall, or both.
         users: Whose records.
+        at: As of which offset of the agent's partition it was resolved: only earlier records are touched, wherever this
+            event comes to lie (it may be published again). None: it takes effect at its own offset.
     """
 
     scope: MarkScope = "window"
     users: Literal["own", "all"] = "own"
+    at: At = None
 
 
 class RecordsRemoved(Wire):
@@ -181,12 +187,15 @@ class RecordsRemoved(Wire):
         scope: What they leave.
         cause: Why: the command that was resolved (``pop``, ``remove``, ``clean_tool_calls``) or ``forget``.
         request_id: The request that was resolved to these ids.
+        at: As of which offset of the agent's partition it was resolved: only earlier records are touched, wherever this
+            event comes to lie (it may be published again). None: it takes effect at its own offset.
     """
 
     ids: Annotated[tuple[Identifier, ...], Field(min_length=1, max_length=10_000)]
     scope: MarkScope = "window"
     cause: Tag | None = None
     request_id: Identifier | None = None
+    at: At = None
 
 
 class RecordInvalidated(Wire):
@@ -196,11 +205,14 @@ class RecordInvalidated(Wire):
         id: The record.
         reason: Why, for people.
         replaced_by: The record that holds the truth now.
+        at: As of which offset of the agent's partition it was resolved: only earlier records are touched, wherever this
+            event comes to lie (it may be published again). None: it takes effect at its own offset.
     """
 
     id: Identifier
     reason: Annotated[str, StringConstraints(max_length=10_000)] = ""
     replaced_by: Identifier | None = None
+    at: At = None
 
 
 class RecordCorrected(Wire):
@@ -210,11 +222,14 @@ class RecordCorrected(Wire):
         id: The record.
         content: The corrected text.
         reason: Why, for people.
+        at: As of which offset of the agent's partition it was resolved: only earlier records are touched, wherever this
+            event comes to lie (it may be published again). None: it takes effect at its own offset.
     """
 
     id: Identifier
     content: Text
     reason: Annotated[str, StringConstraints(max_length=10_000)] = ""
+    at: At = None
 
 
 class SessionIdled(Wire):
@@ -248,10 +263,13 @@ class ScopeErased(Wire):
     Attributes:
         scope: What is erased.
         record_ids: The records, for the scope ``record``.
+        request_id: The request that asked for it. In each partition only the first entry of a request counts: one that
+            is published again must not erase what was recorded in between.
     """
 
     scope: Literal["record", "session", "user", "agent", "tenant"]
     record_ids: Annotated[tuple[Identifier, ...], Field(max_length=10_000)] = ()
+    request_id: Identifier | None = None
 
     @model_validator(mode="after")
     def _names_records(self) -> Self:

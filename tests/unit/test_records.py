@@ -144,7 +144,7 @@ def test_record_ids_go_with_the_scope_record(scope: Any, ids: tuple[str, ...]) -
 def test_removals_name_ids_never_counts() -> None:
     with pytest.raises(ValidationError):
         r.RecordsRemoved(ids=())
-    assert set(r.RecordsRemoved.model_fields) == {"ids", "scope", "cause", "request_id"}
+    assert set(r.RecordsRemoved.model_fields) == {"ids", "scope", "cause", "request_id", "at"}
 
 
 def test_a_scope_cannot_be_built_without_a_tenant_and_an_agent() -> None:
