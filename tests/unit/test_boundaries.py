@@ -11,7 +11,13 @@ ROOTS = ("engramlog.engine", "engramlog.consumers", "engramlog.schemas", "engram
 # where OpenTelemetry is installed, which the base install does not bring.
 ALLOWED = {
     "engramlog.schemas": ("engramlog.schemas", "pydantic", "pydantic_core", "uuid_utils"),
-    "engramlog.engine.client": ("engramlog.engine.client", "engramlog.schemas", "aiokafka", "opentelemetry", "pydantic"),
+    "engramlog.engine.client": (
+        "engramlog.engine.client",
+        "engramlog.schemas",
+        "aiokafka",
+        "opentelemetry",
+        "pydantic",
+    ),
 }
 
 
