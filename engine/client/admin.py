@@ -10,6 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError as AlreadyExists
 from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
+from aiokafka.protocol.metadata import MetadataRequest
 
 from engramlog.engine.client.connection import KafkaConfig, kafka_errors
 from engramlog.engine.client.reach import reach
@@ -151,8 +152,13 @@ def _refused(config: KafkaConfig, topic: str, error: type[Exception], message: s
 
 
 async def _described(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, Any]]:
-    """Topics by name, those that do not exist or must not be seen too: their ``error_code`` says which it is."""
-    return {topic["topic"]: topic for topic in await admin.describe_topics(names)}
+    """Topics by name, those that do not exist or must not be seen too: their ``error_code`` says which it is.
+
+    Not with ``describe_topics``: it lets brokers that create topics by themselves create those that are missing.
+    """
+    request = MetadataRequest(names, allow_auto_topic_creation=False)
+    response = await admin._send_request(request)  # noqa: SLF001 - the public method does not pass that on
+    return {topic["topic"]: topic for topic in response.to_object()["topics"]}
 
 
 async def _wait_for(admin: AIOKafkaAdminClient, created: list[str]) -> None:
