@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engramlog.engine.cli import output
+from engramlog.engine.cli import logs, output
 from engramlog.engine.cli.failures import FOUND, OK
-from engramlog.engine.cli.options import json_option, load_settings
+from engramlog.engine.cli.options import Flags, json_option
 
 if TYPE_CHECKING:
     from engramlog.engine.cli.demonstration import Demonstration
@@ -52,7 +52,8 @@ def demo(*, data: str | None, limit: int | None, show_all: bool, keep: bool, as_
     It shows what went where, position by position, and what came back, and compares the two by their ids.
     """
     began = time.monotonic()
-    load_settings()
+    flags = click.get_current_context().find_object(Flags) or Flags()
+    logs.set_up((flags.log_level or "WARNING").upper(), brief=flags.log_level is None)
     turns = _turns(data, limit)
     folder = Path(tempfile.mkdtemp(prefix="engramlog-demo-"))
     try:

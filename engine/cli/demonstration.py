@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
 from engramlog.consumers.app import Consumers
 from engramlog.deploy.tansu import Tansu
 from engramlog.engine.cli.comparing import Agent, Outcome, Session, compare, scopes_of
@@ -62,9 +64,24 @@ class Demonstration:
     read_s: float
 
 
+class _OwnSettings(Settings):
+    """Settings that depend on nothing outside: the environment may name a production database, or its login."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic's form
+        init_settings: PydanticBaseSettingsSource,
+        *_others: PydanticBaseSettingsSource,
+        **_named: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments only."""
+        return (init_settings,)
+
+
 def demo_settings(bootstrap_servers: str, folder: Path) -> Settings:
-    """Settings that depend on nothing outside: the environment may name a production database."""
-    return Settings(
+    """The settings of a demonstration."""
+    return _OwnSettings(
         bootstrap_servers=bootstrap_servers,
         prefix=DEFAULT_PREFIX,
         partitions=_PARTITIONS,

@@ -20,6 +20,7 @@ _CHATTY = {
 }
 _URL_PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):\S*@")
 _SECRET = re.compile(r"password|secret|token|api_key", re.IGNORECASE)
+_PARAMETER = re.compile(r"((?:password|secret|token)[^=&\s]*=)[^&\s]+", re.IGNORECASE)
 _MASK = "***"
 
 
@@ -65,8 +66,8 @@ def shown(settings: "Settings") -> dict[str, Any]:
 
 
 def masked(url: str) -> str:
-    """A URL without its password."""
-    return _URL_PASSWORD.sub(rf"\1:{_MASK}@", url)
+    """A URL without its password, wherever it stands."""
+    return _PARAMETER.sub(rf"\1{_MASK}", _URL_PASSWORD.sub(rf"\1:{_MASK}@", url))
 
 
 def _shown(name: str, value: Any) -> Any:

