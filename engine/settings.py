@@ -63,14 +63,6 @@ def _default_otlp_endpoint() -> str | None:
     return None if disabled else os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or None
 
 
-
-
-def _default_otlp_endpoint() -> str | None:
-    """As OpenTelemetry's own variable says, unless that turns it off."""
-    disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
-    return None if disabled else os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or None
-
-
 class Settings(BaseSettings):
     """Each field is set by the environment variable ``ENGRAMLOG_`` + its name in capitals.
 
