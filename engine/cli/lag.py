@@ -95,7 +95,7 @@ async def inspect_engine(settings: Settings) -> EngineStatus:
     store_group, answer_group = await inspect_groups(
         kafka, [f"{settings.prefix}.{name}" for name in (store.NAME, answer.NAME)]
     )
-    checkpoints, error = await _checkpoints(settings)
+    checkpoints, error = await _checkpoints(settings, Topics(settings.prefix, cluster.partitions))
     wanted = {topic: cluster.partitions_of(topic) for topic in (topics.records, topics.queries, topics.dead_letters)}
     ends = await spans(kafka, wanted)
     stored = {(c.topic, c.partition): c for c in checkpoints}
@@ -121,12 +121,12 @@ async def inspect_engine(settings: Settings) -> EngineStatus:
     )
 
 
-async def _checkpoints(settings: Settings) -> tuple[list[Checkpoint], str | None]:
+async def _checkpoints(settings: Settings, topics: Topics) -> tuple[list[Checkpoint], str | None]:
     """The checkpoints of the history, or why there are none: looking must not create a database."""
     url = settings.effective_history_url()
     if (path := _missing_file(url)) is not None:
         return [], f"there is no history at {path} (ENGRAMLOG_HISTORY_URL, or ENGRAMLOG_DATA_DIR)"
-    history = History(url, topics=Topics(settings.prefix, settings.partitions), timeout_s=settings.timeout_s)
+    history = History(url, topics=topics, timeout_s=settings.timeout_s)
     try:
         await history.start()
         return await history.checkpoints(), None

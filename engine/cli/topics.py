@@ -39,7 +39,9 @@ from their number. Exit code 1: what is there now does not fit (see 'topics chec
 @json_option
 def create(*, settings: "Settings", partitions: int | None, as_json: bool) -> int:
     """Create the topics that are missing."""
-    created, cluster = asyncio.run(_create(settings, partitions or settings.partitions))
+    if partitions is not None:
+        settings = settings.model_copy(update={"partitions": partitions})
+    created, cluster = asyncio.run(_create(settings))
     return _report(cluster, created, as_json=as_json)
 
 
@@ -85,17 +87,26 @@ def describe(*, settings: "Settings", as_json: bool) -> int:
     return FOUND if any(state.problems for state in cluster.states) else OK
 
 
-async def _create(settings: "Settings", partitions: int) -> "tuple[list[str], Cluster]":
+async def _create(settings: "Settings") -> "tuple[list[str], Cluster]":
+    return await make_topics(settings), await _inspect(settings)
+
+
+async def make_topics(settings: "Settings") -> list[str]:
+    """Create the topics that are missing, as the settings want them; the names of those that were created."""
     from engramlog.engine.client.admin import create_topics
 
-    created = await create_topics(settings.kafka(), partitions=partitions)
-    return created, await _inspect(settings)
+    return await create_topics(
+        settings.kafka(),
+        topics=settings.topics(),
+        replication=settings.replication,
+        min_insync_replicas=settings.min_insync_replicas,
+    )
 
 
 async def _inspect(settings: "Settings") -> "Cluster":
     from engramlog.engine.client.admin import inspect_topics
 
-    return await inspect_topics(settings.kafka())
+    return await inspect_topics(settings.kafka(), topics=settings.topics())
 
 
 def _report(cluster: "Cluster", created: "list[str] | tuple[()]", *, as_json: bool) -> int:

@@ -12,6 +12,7 @@ import click
 from engramlog.engine.cli import logs, output
 from engramlog.engine.cli.live import run_until_stopped
 from engramlog.engine.cli.options import health_option, json_option, settings_options
+from engramlog.engine.cli.topics import make_topics
 
 if TYPE_CHECKING:
     from engramlog.deploy.local_kafka import LocalKafka
@@ -94,10 +95,8 @@ class _Broker:
 
 async def _up(settings: "Settings", port: int | None, *, as_json: bool) -> None:
     async with _kafka(settings, port) as broker:
-        from engramlog.engine.client.admin import create_topics
-
         effective = settings.model_copy(update={"bootstrap_servers": broker.bootstrap_servers})
-        created = await create_topics(effective.kafka(), partitions=effective.partitions)
+        created = await make_topics(effective)
         output.say(f"created {', '.join(created)}" if created else "the topics are there")
         await _serve(effective, broker, (), as_json=as_json)
 

@@ -1,14 +1,24 @@
 """Looking at consumer groups: who is in them, what each member owns, what was committed."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocol
-from aiokafka.errors import for_code
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+    for_code,
+)
 
 from engramlog.engine.client.admin import connected
 from engramlog.engine.client.connection import KafkaConfig
+
+
+_LOOKS = 50
+_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,16 @@ async def inspect_groups(config: KafkaConfig, group_ids: Sequence[str]) -> list[
 
 
 async def _group(admin: AIOKafkaAdminClient, group_id: str) -> Group:
+    """One group. A broker that has just started finds the coordinators of groups only a moment later."""
+    for _ in range(_LOOKS):
+        try:
+            return await _look(admin, group_id)
+        except (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError):
+            await asyncio.sleep(_PAUSE_S)
+    return await _look(admin, group_id)
+
+
+async def _look(admin: AIOKafkaAdminClient, group_id: str) -> Group:
     (response,) = await admin.describe_consumer_groups([group_id])
     described = response.to_object()["groups"][0]
     if described["error_code"] and described["state"] != "Dead":
