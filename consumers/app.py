@@ -16,6 +16,7 @@ from engramlog.consumers.security import faststream_security
 from engramlog.consumers.wire import Delivers, Wiring
 from engramlog.engine.client.admin import inspect_topics
 from engramlog.engine.client.ends import LogEnds
+from engramlog.engine.client.rights import Wanted, require_rights
 from engramlog.engine.history import History
 from engramlog.engine.settings import Settings
 from engramlog.schemas.errors import ConfigurationError
@@ -58,7 +59,9 @@ class Consumers:
         self.probes = Probes(self.health, self.metrics.registry)
 
     async def __aenter__(self) -> Self:
-        cluster = (await inspect_topics(self._settings.kafka())).require()
+        kafka = self._settings.kafka()
+        cluster = (await inspect_topics(kafka, topics=self._settings.topics())).require()
+        await require_rights(kafka, _rights(self._settings, self._names))
         topics = Topics(self._settings.prefix, cluster.partitions)
         self._history = History(self._settings.effective_history_url(), topics=topics)
         self._broker = _broker(self._settings, ".".join(self._names), self.metrics)
@@ -93,6 +96,16 @@ class Consumers:
         await self.health.stop()
         if self._history is not None:
             await self._history.stop()
+
+
+def _rights(settings: Settings, names: Sequence[str]) -> Wanted:
+    """What the topic table says of some consumers."""
+    table = settings.topics().table()
+    return Wanted(
+        reads=tuple(spec.name for spec in table if set(names) & set(spec.consumers)),
+        writes=tuple(spec.name for spec in table if set(names) & set(spec.producers)),
+        groups=tuple(f"{settings.prefix}.{name}" for name in names),
+    )
 
 
 def _broker(settings: Settings, client_id: str, metrics: Metrics) -> KafkaBroker:

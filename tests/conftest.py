@@ -8,4 +8,4 @@ settings.register_profile("ci", deadline=None, derandomize=True, suppress_health
 settings.register_profile("dev", deadline=None, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
-pytest_plugins = ["tests.brokers"]
+pytest_plugins = ["tests.brokers", "tests.secure"]

@@ -1,7 +1,7 @@
 """A local broker: attached to this process (`LocalKafka`), or detached from it (`start_detached`)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -33,6 +33,8 @@ class LocalKafka:
             object's restarts.
         overrides: Extra lines of ``server.properties``; they win over ours.
         heap_mb: Java's heap, in MiB.
+        format_options: Extra options of Kafka's storage tool when the directory is new, such as
+            ``("--add-scram", "SCRAM-SHA-512=[name=ada,password=…]")``.
     """
 
     def __init__(
@@ -42,9 +44,16 @@ class LocalKafka:
         port: int | None = None,
         overrides: Mapping[str, str] | None = None,
         heap_mb: int = 512,
+        format_options: Sequence[str] = (),
     ) -> None:
         directory = (data_dir or default_data_dir()).expanduser().absolute()
-        self._plan = Plan(data_dir=directory, port=port, overrides=dict(overrides or {}), heap_mb=heap_mb)
+        self._plan = Plan(
+            data_dir=directory,
+            port=port,
+            overrides=dict(overrides or {}),
+            format_options=tuple(format_options),
+            heap_mb=heap_mb,
+        )
         self._port = port
         self._running: Running | None = None
 
@@ -93,13 +102,7 @@ class LocalKafka:
             StartFailed: The port is taken, or the broker was not ready within 60 seconds.
         """
         if self.pid is None:
-            plan = Plan(
-                data_dir=self._plan.data_dir,
-                port=self._port,
-                overrides=self._plan.overrides,
-                heap_mb=self._plan.heap_mb,
-            )
-            self._running = await launch(plan, progress)
+            self._running = await launch(replace(self._plan, port=self._port), progress)
             self._port = self._running.port
         return self.bootstrap_servers
 

@@ -35,6 +35,7 @@ class Plan:
         data_dir: Where everything of it is kept; absolute.
         port: Where clients connect; ``None`` takes a free one.
         overrides: Extra lines of ``server.properties``; they win over ours.
+        format_options: Extra options of Kafka's storage tool, for a directory that is new.
         heap_mb: Java's heap, in MiB.
         detached: Whether it is to outlive this process.
         start_timeout_s: How long it may take to become ready once Java and Kafka are there.
@@ -43,6 +44,7 @@ class Plan:
     data_dir: Path
     port: int | None
     overrides: Mapping[str, str] = field(default_factory=dict)
+    format_options: tuple[str, ...] = ()
     heap_mb: int = 512
     detached: bool = False
     start_timeout_s: float = START_TIMEOUT_S
@@ -160,7 +162,15 @@ async def _format(plan: Plan, java: Java, distribution: Distribution, lock: int,
         java,
         distribution,
         main="kafka.tools.StorageTool",
-        arguments=["format", "-t", storage.new_cluster_id(), "-c", str(properties), "--standalone"],
+        arguments=[
+            "format",
+            "-t",
+            storage.new_cluster_id(),
+            "-c",
+            str(properties),
+            "--standalone",
+            *plan.format_options,
+        ],
         heap_mb=_FORMAT_HEAP_MB,
         log_file=plan.data_dir / "format.log",
     )

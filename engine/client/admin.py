@@ -208,10 +208,7 @@ async def _configs(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, di
 def _state(kafka: KafkaConfig, spec: TopicSpec, described: dict[str, Any], config: dict[str, str] | None) -> TopicState:
     code, who = described["error_code"], kafka.security.principal
     if code == TopicAuthorizationFailedError.errno:
-        problem = (
-            f"Kafka's ACLs forbid seeing the topic {spec.name!r}: grant {who} Describe (Read and Write imply it) on "
-            f"the topics of the prefix {kafka.prefix!r}"
-        )
+        problem = f"Kafka's ACLs: {who} must not see the topic {spec.name!r} (grant Describe; Read and Write imply it)"
         return TopicState(spec, problems=(problem,))
     partitions = described["partitions"]
     if code or not partitions:
