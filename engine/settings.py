@@ -55,8 +55,6 @@ class _SecretFiles(PydanticBaseSettingsSource):
         return {name: value for name, value in found.items() if value is not None}
 
 
-
-
 def _default_otlp_endpoint() -> str | None:
     """As OpenTelemetry's own variable says, unless that turns it off."""
     disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
