@@ -16,7 +16,6 @@ from aiokafka.errors import (
 from engramlog.engine.client.admin import connected
 from engramlog.engine.client.connection import KafkaConfig
 
-
 _LOOKS = 50
 _PAUSE_S = 0.1
 
