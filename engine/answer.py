@@ -1,13 +1,14 @@
-"""Answering one query from the history store."""
+"""Answering one query from the history store, or carrying out one command."""
 
 import asyncio
 import logging
 from dataclasses import dataclass
 
+from engramlog.engine.commands import Commands
 from engramlog.engine.history import History, Read
 from engramlog.engine.positions import PositionWatch
 from engramlog.schemas import queries as q
-from engramlog.schemas.errors import Permanent, Transient
+from engramlog.schemas.errors import Permanent, RequestRefused, Transient
 
 _log = logging.getLogger(__name__)
 
@@ -27,11 +28,13 @@ class Answers:
         history: The history store.
         watch: What waits for positions.
         reads: How many reads run at once; waiting for positions takes no place.
+        commands: What carries out commands.
     """
 
     history: History
     watch: PositionWatch
     reads: asyncio.Semaphore
+    commands: Commands
 
     async def __call__(self, query: q.QueryAsked, *, timeout_s: float) -> q.Reply:
         """Answer, or say why not; never raises.
@@ -42,13 +45,18 @@ class Answers:
         """
         loop = asyncio.get_running_loop()
         began = loop.time()
+        until = began + timeout_s - min(_SPARE_S, timeout_s / 4)
         try:
-            fresh = await self._wait(query, until=began + timeout_s - min(_SPARE_S, timeout_s / 4))
+            if isinstance(query.data, q.Command):
+                return q.Reply(answer=await self.commands(query, until=until))
+            fresh = await self._wait(query, until=until)
             waited = loop.time()
             async with self.reads:
                 read = await self._read(query)
         except Transient as error:
             return _failure("unavailable", f"{error}; try again")
+        except RequestRefused as error:
+            return _failure(_code(error), error.message)
         except Permanent as error:
             return _failure("bad_request", str(error))
         except Exception:  # noqa: BLE001 - logged; a fault of ours must not leave the caller waiting
@@ -82,6 +90,11 @@ class Answers:
                 return await self.history.read_records(scope, ask.record_ids, max_bytes=MAX_REPLY_BYTES)
             case q.StatsQuery():
                 return await self.history.read_stats(scope)
+        raise RequestRefused("bad_request", f"{query.data.ask!r} is not a query")
+
+
+def _code(error: RequestRefused) -> q.ErrorCode:
+    return "not_found" if error.code == "not_found" else "bad_request"
 
 
 def _failure(code: q.ErrorCode, message: str) -> q.Reply:

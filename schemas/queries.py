@@ -153,12 +153,12 @@ class PopCommand(Command):
 
     Attributes:
         count: How many; fewer where there are fewer.
-        scope: What they leave.
+        leave: What they leave.
     """
 
     ask: Literal["pop"] = "pop"
     count: Annotated[int, Field(ge=0, le=MAX_IDS, strict=True)]
-    scope: MarkScope = "window"
+    leave: MarkScope = "window"
 
 
 class RemoveCommand(Command):
@@ -168,34 +168,34 @@ class RemoveCommand(Command):
 
     Attributes:
         indices: Their indices.
-        scope: What they leave.
+        leave: What they leave.
     """
 
     ask: Literal["remove"] = "remove"
     indices: Annotated[tuple[Annotated[int, Field(strict=True)], ...], Field(max_length=MAX_IDS)]
-    scope: MarkScope = "window"
+    leave: MarkScope = "window"
 
 
 class CleanToolCallsCommand(Command):
     """Take tool and function records out of the window, and assistant records that call tools.
 
     Attributes:
-        scope: What they leave.
+        leave: What they leave.
     """
 
     ask: Literal["clean_tool_calls"] = "clean_tool_calls"
-    scope: MarkScope = "window"
+    leave: MarkScope = "window"
 
 
 class ClearCommand(Command):
     """Begin a new epoch: everything recorded so far leaves the view.
 
     Attributes:
-        scope: What it leaves.
+        leave: What it leaves.
     """
 
     ask: Literal["clear"] = "clear"
-    scope: MarkScope = "window"
+    leave: MarkScope = "window"
 
 
 class CorrectCommand(Command):

@@ -1,6 +1,7 @@
 """The client. Needs Kafka and nothing else: neither SQL nor a vector store."""
 
-from engramlog.engine.client.client import History, MemoryClient, Seen
+from engramlog.engine.client.asking import Seen
+from engramlog.engine.client.client import History, MemoryClient
 from engramlog.engine.client.connection import KafkaConfig
 from engramlog.engine.client.security import Security
 from engramlog.schemas.records import MemoryRecord

@@ -1,45 +1,29 @@
 """The client: what an agent uses to remember and to be reminded."""
 
-import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 from pydantic import ValidationError
 
 from engramlog.engine.client import tracing
+from engramlog.engine.client.asking import REMEMBERED, Asking, Seen, deadline
 from engramlog.engine.client.connection import KafkaConfig
 from engramlog.engine.client.publisher import Outgoing, Publisher
-from engramlog.engine.client.replies import Replies
 from engramlog.schemas import queries as q
-from engramlog.schemas.codec import invalid, queries_codec, records_codec, replies_codec
+from engramlog.schemas import records as r
+from engramlog.schemas.codec import invalid, records_codec
 from engramlog.schemas.envelope import AgentEvent, RecordWritten
-from engramlog.schemas.errors import DeadlineExceeded, EngramlogError, RequestRefused, StoreUnavailable
-from engramlog.schemas.keys import murmur2, partition_for
-from engramlog.schemas.records import MemoryRecord, Wire, new_id
+from engramlog.schemas.errors import RequestRefused
+from engramlog.schemas.keys import partition_for
+from engramlog.schemas.records import MemoryRecord
 from engramlog.schemas.scope import Position, Scope
 from engramlog.schemas.topics import Topics
 
 _log = logging.getLogger(__name__)
-_REMEMBERED_AGENTS = 10_000
-A = TypeVar("A", bound=Wire)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What an answer was read from.
-
-    Attributes:
-        positions: What it has seen: give them as ``min_positions`` to see no less the next time.
-        stale: It has not seen all that was asked for (own writes, ``min_positions``): time ran out.
-    """
-
-    positions: tuple[Position, ...]
-    stale: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +66,7 @@ class MemoryClient:
         self._source = source
         self._timeout_s = timeout_s
         self._publisher = Publisher(self._kafka)
-        self._replies: Replies | None = None
-        self._opening = asyncio.Lock()
-        self._partitions: dict[str, int] = {}
-        self._written: OrderedDict[tuple[str, str], Position] = OrderedDict()
+        self._ask = Asking(self._kafka, self._publisher, source=source)
         self._warned: OrderedDict[Scope, None] = OrderedDict()
 
     async def __aenter__(self) -> Self:
@@ -98,8 +79,7 @@ class MemoryClient:
 
     async def close(self) -> None:
         """Send what is buffered and let go of Kafka. Calls that wait for an answer are cancelled."""
-        if self._replies is not None:
-            await self._replies.stop()
+        await self._ask.stop()
         await self._publisher.stop()
 
     @overload
@@ -161,9 +141,9 @@ class MemoryClient:
             ConfigurationError: The topics do not exist.
         """
         codec, topic = records_codec(), self._topics.records
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
-        async with _deadline(limit_s, "Kafka did not tell about the topic"):
-            partitions = await self._partitions_of(topic)
+        limit_s = self._limit_s(timeout_s)
+        async with deadline(limit_s, "Kafka did not tell about the topic"):
+            partitions = await self._ask.partitions_of(topic)
         messages = [
             Outgoing(topic, partition_for(e.tenantid, e.agentid, partitions), e.key(), codec.encode(e)) for e in events
         ]
@@ -182,7 +162,7 @@ class MemoryClient:
                 timeout_s=limit_s,
             )
         for event, position in zip(events, positions, strict=True):
-            self._remember_write((event.tenantid, event.agentid), position)
+            self._ask.wrote((event.tenantid, event.agentid), position)
         return positions
 
     async def history(
@@ -216,7 +196,9 @@ class MemoryClient:
         page: q.Page | None = None
         while True:
             query = _query(q.HistoryQuery, scope, window=window, keep_rate=keep_rate, as_of=as_of, page=page)
-            answer, seen = await self._ask(scope, query, q.HistoryAnswer, min_positions, timeout_s)
+            answer, seen = await self._ask(
+                scope, query, q.HistoryAnswer, limit_s=self._limit_s(timeout_s), min_positions=min_positions
+            )
             pages.append(answer.records)
             page = answer.next_page
             if page is None:
@@ -240,7 +222,9 @@ class MemoryClient:
             DeadlineExceeded: No answer in time.
         """
         query = _query(q.RecordQuery, scope, record_id=record_id)
-        answer, _ = await self._ask(scope, query, q.RecordsAnswer, min_positions, timeout_s)
+        answer, _ = await self._ask(
+            scope, query, q.RecordsAnswer, limit_s=self._limit_s(timeout_s), min_positions=min_positions
+        )
         return answer.records[0]
 
     async def records(
@@ -260,7 +244,9 @@ class MemoryClient:
         found: list[q.StoredRecord] = []
         while wanted:
             query = _query(q.RecordsQuery, scope, record_ids=tuple(wanted[:1000]))
-            answer, _ = await self._ask(scope, query, q.RecordsAnswer, min_positions, timeout_s)
+            answer, _ = await self._ask(
+                scope, query, q.RecordsAnswer, limit_s=self._limit_s(timeout_s), min_positions=min_positions
+            )
             found.extend(answer.records)
             wanted = [*answer.unread, *wanted[1000:]]
         return found
@@ -273,115 +259,185 @@ class MemoryClient:
         Raises:
             DeadlineExceeded: No answer in time.
         """
-        answer, _ = await self._ask(scope, _query(q.StatsQuery, scope), q.StatsAnswer, min_positions, timeout_s)
+        answer, _ = await self._ask(
+            scope,
+            _query(q.StatsQuery, scope),
+            q.StatsAnswer,
+            limit_s=self._limit_s(timeout_s),
+            min_positions=min_positions,
+        )
         return answer
 
-    async def _ask(
-        self, scope: Scope, query: q.Query, kind: type[A], min_positions: Sequence[Position], timeout_s: float | None
-    ) -> tuple[A, Seen]:
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
-        own = self._written.get((scope.tenant, scope.agent))
-        wanted = [*min_positions, *([own] if own else [])]
-        request = q.QueryAsked(
-            source=self._source,
-            tenantid=scope.tenant,
-            agentid=scope.agent,
-            sessionid=scope.session,
-            userid=scope.user,
-            data=query.model_copy(
-                update={
-                    "timeout_ms": max(1, min(600_000, int(limit_s * 1000))),
-                    "min_positions": tuple(_reached(p) for p in wanted),
-                }
-            ),
-        )
-        ask = request.data.ask
-        with tracing.span(f"ask {ask}", kind="client", messaging__system="kafka", engramlog__ask=ask) as span:
-            async with _deadline(limit_s, f"no answer to '{ask}': is 'answer' running?"):
-                reply = await self._request(request, limit_s)
-            if reply.error is not None:
-                span.fail(reply.error.code)
-            span.set(engramlog__stale=reply.stale)
-        if reply.error is not None:
-            if reply.error.code == "unavailable":
-                raise StoreUnavailable(reply.error.message)
-            raise RequestRefused(reply.error.code, reply.error.message)
-        if not isinstance(reply.answer, kind):
-            raise EngramlogError(f"the engine answered with {reply.answer!r} where {kind.__name__} was asked for")
-        seen = tuple(Position(p.topic, p.partition, p.offset) for p in reply.positions)
-        return reply.answer, Seen(seen, reply.stale)
+    # -- commands: one effect and one answer for each request id ------------------------------------------------------
 
-    async def _request(self, request: q.QueryAsked, limit_s: float) -> q.Reply:
-        replies = await self._open_replies()
-        await replies.ready()
-        topic = self._topics.queries
-        partitions = await self._partitions_of(topic)
-        future = replies.expect(request.id)
-        try:
-            await self._publisher.publish(
-                [
-                    Outgoing(
-                        topic,
-                        partition_for(request.tenantid, request.agentid, partitions),
-                        request.key(),
-                        queries_codec().encode(request),
-                        (
-                            (q.REPLY_TOPIC, replies.topic.encode()),
-                            (q.REPLY_PARTITION, str(replies.partition).encode()),
-                            (q.CORRELATION_ID, request.id.encode()),
-                            *tracing.headers(),
-                        ),
-                    )
-                ],
-                timeout_s=limit_s,
-            )
-            return replies_codec().decode(await future).data
-        finally:
-            replies.forget(request.id)
+    async def pop(
+        self,
+        scope: Scope,
+        count: int,
+        *,
+        leave: r.MarkScope = "window",
+        request_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> list[q.StoredRecord]:
+        """Take the newest records out of the window; never the protected head.
 
-    async def _open_replies(self) -> Replies:
-        async with self._opening:
-            if self._replies is None:
-                topic = self._topics.replies
-                partition = murmur2(new_id().encode()) % await self._partitions_of(topic)
-                self._replies = Replies(self._kafka, topic, partition)
-                self._replies.start()
-            return self._replies
+        Like every command it has one effect and one answer for a ``request_id``, however often it is asked: after a
+        :class:`DeadlineExceeded` or :class:`StoreUnavailable` ask again under the same id. Ids are made up by default.
 
-    async def _partitions_of(self, topic: str) -> int:
-        if topic not in self._partitions:
-            self._partitions[topic] = await self._publisher.partitions(topic)
-        return self._partitions[topic]
+        Args:
+            scope: Whose window.
+            count: How many, 0 to 10,000.
+            leave: What they leave: the window (they can still be recalled), recall, or both.
+            request_id: The identity of the command.
+            timeout_s: Limit in seconds.
 
-    def _remember_write(self, agent: tuple[str, str], position: Position) -> None:
-        before = self._written.pop(agent, None)
-        self._written[agent] = max(before, position) if before else position
-        if len(self._written) > _REMEMBERED_AGENTS:
-            self._written.popitem(last=False)
+        Returns:
+            The records that were taken out, oldest first.
+
+        Raises:
+            RequestRefused: ``count`` is negative.
+            DeadlineExceeded: No answer in time.
+            StoreUnavailable: The engine could not do it now.
+        """
+        return await self._taken(scope, _query(q.PopCommand, scope, count=count, leave=leave), request_id, timeout_s)
+
+    async def remove(
+        self,
+        scope: Scope,
+        indices: Iterable[int],
+        *,
+        leave: r.MarkScope = "window",
+        request_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> list[q.StoredRecord]:
+        """Take records out of the window by their indices in it, from 0 for the oldest.
+
+        Duplicates count once; the protected head and indices outside of the window are passed over. See :meth:`pop`.
+        """
+        query = _query(q.RemoveCommand, scope, indices=tuple(indices), leave=leave)
+        return await self._taken(scope, query, request_id, timeout_s)
+
+    async def clean_tool_calls(
+        self,
+        scope: Scope,
+        *,
+        leave: r.MarkScope = "window",
+        request_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> list[q.StoredRecord]:
+        """Take tool and function records, and assistant records with tool calls, out of the window. See :meth:`pop`."""
+        query = _query(q.CleanToolCallsCommand, scope, leave=leave)
+        return await self._taken(scope, query, request_id, timeout_s)
+
+    async def clear(
+        self,
+        scope: Scope,
+        *,
+        leave: r.MarkScope = "window",
+        request_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Position:
+        """Begin a new epoch: what was recorded so far leaves the view; ``as_of`` an earlier position still shows it.
+
+        A scope with a user clears that user's records, one without clears the shared ones, ``users="all"`` both.
+
+        Returns:
+            Where the event lies. See :meth:`pop` for the rest.
+        """
+        return await self._done(scope, _query(q.ClearCommand, scope, leave=leave), request_id, timeout_s)
+
+    async def correct(
+        self,
+        scope: Scope,
+        record_id: str,
+        content: str,
+        *,
+        reason: str = "",
+        request_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Position:
+        """Give a record new content in its old place; ``as_of`` an earlier position still shows the old content.
+
+        Returns:
+            Where the event lies.
+
+        Raises:
+            RequestRefused: With code ``not_found`` when the scope has no such record. See :meth:`pop` for the rest.
+        """
+        query = _query(q.CorrectCommand, scope, record_id=record_id, content=content, reason=reason)
+        return await self._done(scope, query, request_id, timeout_s)
+
+    async def invalidate(
+        self,
+        scope: Scope,
+        record_id: str,
+        *,
+        reason: str = "",
+        replaced_by: str | None = None,
+        request_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Position:
+        """Say that a record is no longer true: it stays in the history and leaves recall. See :meth:`correct`."""
+        query = _query(q.InvalidateCommand, scope, record_id=record_id, reason=reason, replaced_by=replaced_by)
+        return await self._done(scope, query, request_id, timeout_s)
+
+    async def end_session(
+        self, scope: Scope, *, reason: str = "", request_id: str | None = None, timeout_s: float | None = None
+    ) -> Position:
+        """Say that the scope's session is over. See :meth:`clear`."""
+        return await self._done(scope, _query(q.EndSessionCommand, scope, reason=reason), request_id, timeout_s)
+
+    async def erase(
+        self,
+        scope: Scope,
+        what: Literal["record", "session", "user", "agent"],
+        *,
+        record_ids: Iterable[str] = (),
+        request_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Position:
+        """Erase for ever: named records, the scope's session, its user's records with this agent, or the agent.
+
+        From the answer on, nothing shows what was recorded before the returned position; what is published after it is
+        there. Of an erased record no later copy is ever taken.
+
+        Returns:
+            Where the entry of the erasure ledger lies. See :meth:`pop` for the rest.
+        """
+        query = _query(q.EraseCommand, scope, what=what, record_ids=tuple(record_ids))
+        return await self._done(scope, query, request_id, timeout_s)
+
+    async def _taken(
+        self, scope: Scope, query: q.Command, request_id: str | None, timeout_s: float | None
+    ) -> list[q.StoredRecord]:
+        answer = await self._command(scope, query, request_id, timeout_s)
+        return await self.records(scope, answer.ids, timeout_s=timeout_s) if answer.ids else []
+
+    async def _done(self, scope: Scope, query: q.Command, request_id: str | None, timeout_s: float | None) -> Position:
+        answer = await self._command(scope, query, request_id, timeout_s)
+        if answer.event is None:
+            raise RequestRefused("not_found", "what the command was about has been erased since")
+        return Position(answer.event.topic, answer.event.partition, answer.event.offset)
+
+    async def _command(
+        self, scope: Scope, query: q.Command, request_id: str | None, timeout_s: float | None
+    ) -> q.CommandAnswer:
+        limit_s = self._limit_s(timeout_s)
+        answer, _ = await self._ask(scope, query, q.CommandAnswer, limit_s=limit_s, request_id=request_id)
+        if answer.event is not None:
+            position = Position(answer.event.topic, answer.event.partition, answer.event.offset)
+            self._ask.wrote((scope.tenant, scope.agent), position)
+        return answer
+
+    def _limit_s(self, timeout_s: float | None) -> float:
+        return self._timeout_s if timeout_s is None else timeout_s
 
     def _warn_truncated(self, scope: Scope, window: int | None) -> None:
         if scope not in self._warned:
             _log.warning("the history of %s is longer than the window of %s; said once for each scope", scope, window)
             self._warned[scope] = None
-            if len(self._warned) > _REMEMBERED_AGENTS:
+            if len(self._warned) > REMEMBERED:
                 self._warned.popitem(last=False)
-
-
-@asynccontextmanager
-async def _deadline(limit_s: float, message: str) -> AsyncIterator[None]:
-    """Like ``asyncio.timeout``, but raises :class:`DeadlineExceeded`, which says what was waited for."""
-    timeout = asyncio.timeout(limit_s)
-    try:
-        async with timeout:
-            yield
-    except TimeoutError:
-        if not timeout.expired():
-            raise
-        raise DeadlineExceeded(f"{message} ({limit_s:g} s)") from None
-
-
-def _reached(position: Position) -> q.Reached:
-    return q.Reached(topic=position.topic, partition=position.partition, offset=position.offset)
 
 
 Q = TypeVar("Q", bound=q.Query)

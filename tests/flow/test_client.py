@@ -104,8 +104,8 @@ async def test_cancelled_calls_leave_nothing_behind(rig: Rig) -> None:
         async with rig.consumers():
             await client.publish(scope, said("hello"))
             assert len((await client.history(scope)).records) == 1
-        assert client._replies is not None
-        assert client._replies._waiting == {}
+        assert client._ask._replies is not None
+        assert client._ask._replies._waiting == {}
 
 
 async def test_late_and_doubled_replies_are_dropped(rig: Rig) -> None:
