@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, get_args
 
-from engramlog.engine.cli.openai_messages import record_of
 from engramlog.engine.cli.turns import Invalid, Maker, Turn
 from engramlog.schemas.errors import NotJson, SchemaViolation, TooDeep
+from engramlog.schemas.formats.openai import from_openai
 from engramlog.schemas.json_values import SHALLOWER
 
 Form = Literal["jsonl", "openai", "locomo", "memorybank"]
@@ -88,7 +88,10 @@ def read_document(document: Any, form: Form, make: Maker, *, name: str) -> Read:
 
 
 def read_openai(document: Any, make: Maker, name: str) -> Read:
-    """OpenAI chat messages: a list, or ``{"messages": [...]}``. They happened now, in their order."""
+    """OpenAI chat messages: a list, or ``{"messages": [...]}``. They happened now, in their order.
+
+    What they say comes out again unchanged: ``engramlog.schemas.formats.openai.to_openai``.
+    """
     messages = document["messages"] if isinstance(document, dict) else document
     for number, message in enumerate(messages, start=1):
         where = f"{name}: message {number}"
@@ -96,7 +99,7 @@ def read_openai(document: Any, make: Maker, name: str) -> Read:
             yield Invalid(where, SchemaViolation("a message must be a JSON object"))
             continue
         happened = make.now + timedelta(microseconds=number)
-        yield make(record_of(message), where=where, ordinal=number, happened=happened)
+        yield make(message, where=where, ordinal=number, happened=happened, read=from_openai)
 
 
 def read_locomo(document: Any, make: Maker, name: str) -> Read:

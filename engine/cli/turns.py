@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -69,6 +69,27 @@ class Invalid:
     error: InvalidEvent
 
 
+class Reads(Protocol):
+    """Makes a record of a dict."""
+
+    def __call__(
+        self, fields: dict[str, Any], /, *, timestamp: datetime | None = None, record_id: str | None = None
+    ) -> MemoryRecord:
+        """Make it; ``timestamp`` and ``record_id`` hold where the dict does not say.
+
+        Raises:
+            InvalidEvent: It is no record.
+        """
+
+
+def _own_fields(
+    fields: dict[str, Any], /, *, timestamp: datetime | None = None, record_id: str | None = None
+) -> MemoryRecord:
+    known = {"timestamp": timestamp.isoformat()} if timestamp is not None else {}
+    known |= {"record_id": record_id} if record_id is not None else {}
+    return _RECORD.validate_json(json.dumps({**known, **fields}, ensure_ascii=False).encode())
+
+
 @dataclass(frozen=True, slots=True)
 class Maker:
     """Makes turns of plain dicts.
@@ -99,11 +120,12 @@ class Maker:
         user: str | None = None,
         tenant: str | None = None,
         happened: datetime | None = None,
+        read: "Reads | None" = None,
     ) -> Turn | Invalid:
         """Make a turn.
 
         Args:
-            fields: Fields of a :class:`MemoryRecord`, JSON values.
+            fields: Fields of a :class:`MemoryRecord`, JSON values, or what ``read`` takes.
             where: Its place in the file, for messages.
             ordinal: Its number in the file.
             agent: The agent that the file names; None: the command line's, else ``default``.
@@ -111,19 +133,22 @@ class Maker:
             user: Likewise; none (shared) by default.
             tenant: Likewise; ``default`` by default.
             happened: When it happened, unless ``fields`` say so; the maker's ``now`` by default.
+            read: What makes a record of ``fields``; by default they are the record's own.
         """
         tenant = tenant or self.whose.tenant or DEFAULT_TENANT
         agent = agent or self.whose.agent or DEFAULT_AGENT
         session = session or self.whose.session
         user = user or self.whose.user
-        record = dict(fields)
-        record.setdefault("timestamp", (happened or self.now).isoformat())
-        if self.ids_from_content and "record_id" not in record:
-            said = json.dumps([tenant, agent, session, ordinal, dict(fields)], sort_keys=True)
-            record["record_id"] = str(uuid.uuid5(_IDS, said))
+        said = dict(fields)
+        record_id: str | None = None
+        if self.ids_from_content and "record_id" not in said:
+            content = json.dumps([tenant, agent, session, ordinal, said], sort_keys=True)
+            record_id = str(uuid.uuid5(_IDS, content))
         try:
-            made = _RECORD.validate_json(json.dumps(record, ensure_ascii=False).encode())
+            made = (read or _own_fields)(said, timestamp=happened or self.now, record_id=record_id)
             event = RecordWritten.of(made, source=SOURCE, tenant=tenant, agent=agent, sessionid=session, userid=user)
+        except InvalidEvent as error:
+            return Invalid(where, error)
         except ValidationError as error:
             return Invalid(where, invalid(error))
         except UnicodeEncodeError:
