@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engramlog.engine.log import Entry
-from engramlog.schemas.envelope import HistoryClearedEvent, RecordsRemovedEvent, RecordWritten, ScopeErasedEvent
+from engramlog.schemas.envelope import HistoryClearedEvent, RecordsRemovedEvent, ScopeErasedEvent
 from engramlog.schemas.queries import AsOf
 from engramlog.schemas.scope import Scope
 

@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError
 
 from engramlog.engine.history.errors import mapped
 from engramlog.engine.history.tables import PROJECTION, Tables
-from engramlog.schemas.errors import ConfigurationError
+from engramlog.schemas.errors import ConfigurationError, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -162,13 +162,23 @@ class Database:
 
         PostgreSQL's log and backups are its operator's.
         """
-        if self.is_sqlite and self._writing is not None:
-            await asyncio.get_running_loop().run_in_executor(self._writing, self._truncate)
+        await self._maintain("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _truncate(self) -> None:
+    async def scrub(self) -> None:
+        """Write a SQLite file anew; see :meth:`History.scrub`."""
+        await self._maintain("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)")
+
+    async def _maintain(self, *statements: str) -> None:
+        if self.is_sqlite and self._writing is not None:
+            await asyncio.get_running_loop().run_in_executor(self._writing, self._outside_transactions, statements)
+
+    def _outside_transactions(self, statements: Sequence[str]) -> None:
         with mapped():
             connection = self._writer.raw_connection()
             try:
-                connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                for statement in statements:
+                    connection.cursor().execute(statement)
+            except self._writer.dialect.loaded_dbapi.Error as error:
+                raise StoreUnavailable(f"the database does not answer: {error}") from error
             finally:
                 connection.close()

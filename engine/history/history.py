@@ -121,6 +121,15 @@ class History:
         if await self._database.write(write_run):
             await self._database.truncate_log()
 
+    async def scrub(self) -> None:
+        """Write the file of a SQLite history anew, so that no byte of what was deleted is left in it.
+
+        SQLite overwrites what it deletes, but not the copies that stayed behind when a page of rows was rearranged
+        before. Whoever confirms an erasure calls this first. It costs as much as copying the file, and writes wait
+        for it; readers do not. PostgreSQL's files, log and backups are its operator's.
+        """
+        await self._database.scrub()
+
     async def read_history(self, scope: Scope, query: HistoryQuery, *, max_bytes: int) -> Read[HistoryAnswer]:
         """A window of the history: the protected head, then the newest records, oldest first.
 

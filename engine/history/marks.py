@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import and_, bindparam, delete, select, update
 
-from engramlog.engine.history.tables import ONE, AnyRow
+from engramlog.engine.history.tables import AnyRow
 from engramlog.engine.history.work import EVENT, RECORD, Work, chunks
 from engramlog.engine.log import Entry
 from engramlog.schemas.envelope import (
@@ -112,7 +112,7 @@ def _clear(work: Work, entry: Entry, event: HistoryClearedEvent) -> None:
 
 def _hide(work: Work, entry: Entry, event: RecordsRemovedEvent, ids: Sequence[str]) -> None:
     c = work.tables.records.c
-    rows = work.stored([(event.tenantid, event.agentid, i) for i in ids], c.hidden == 0)
+    rows = [row for row in work.stored([(event.tenantid, event.agentid, i) for i in ids]) if not row.hidden]
     for row in rows:
         work.count((row.tenant, row.agent, row.session_id, row.user_id), visible=-1)
     for chunk in chunks([row.record_id for row in rows], _CHUNK):
@@ -154,7 +154,7 @@ def _rehide(work: Work, tenant: str, agent: str, taken_back: int) -> None:
         rows = (
             work.connection.execute(
                 select(c.record_id, c.session_id, c.user_id, c.position)
-                .where(c.tenant == tenant, c.agent == agent, c.hidden == ONE)
+                .where(c.tenant == tenant, c.agent == agent)
                 .where(c.hidden_at == taken_back, c.position > after)
                 .order_by(c.position)
                 .limit(_REHIDE)

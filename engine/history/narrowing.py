@@ -10,7 +10,6 @@ from sqlalchemy import func, select
 
 from engramlog.engine.history.marks import HIDING
 from engramlog.engine.history.prepared import Snapshot
-from engramlog.engine.history.tables import ONE
 from engramlog.engine.history.view import View
 from engramlog.engine.history.window import Cut, Streams, rows_in
 
@@ -38,7 +37,7 @@ def _spanned(snapshot: Snapshot, streams: Streams, view: View) -> View:
     """Between which positions rows were hidden since the view: costs those rows, usually none."""
     c = snapshot.tables.records.c
     query = select(func.min(c.position), func.max(c.position)).where(
-        c.tenant == streams.scope.tenant, c.agent == streams.scope.agent, c.hidden == ONE, c.hidden_at > view.at
+        c.tenant == streams.scope.tenant, c.agent == streams.scope.agent, c.hidden_at > view.at
     )
     low, high = snapshot.connection.execute(query).one()
     return replace(view, span=(low, high) if low is not None else (0, -1))

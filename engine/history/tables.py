@@ -10,7 +10,6 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Column,
-    ColumnElement,
     Index,
     LargeBinary,
     MetaData,
@@ -18,7 +17,6 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     Text,
-    literal_column,
     text,
 )
 
@@ -26,9 +24,6 @@ PROJECTION = "history"
 
 AnyRow = Row[*tuple[Any, ...]]
 """A row of any width."""
-
-ONE: ColumnElement[int] = literal_column("1")
-"""Written out, so that SQLite can use the partial index of hidden rows."""
 
 
 def _text(name: str, *, key: bool = False) -> Column[str]:
@@ -145,8 +140,16 @@ def _records(metadata: MetaData, prefix: str) -> Table:
     Index(f"{prefix}_records_session", c.tenant, c.agent, c.session_id, c.user_id, c.hidden, c.position)
     Index(f"{prefix}_records_user", c.tenant, c.agent, c.user_id, c.hidden, c.position)
     Index(f"{prefix}_records_agent", c.tenant, c.agent, c.hidden, c.position)
-    hidden = text("hidden = 1")  # costs nothing until a record is hidden; finds what one mark hid
-    Index(f"{prefix}_records_hidden", c.tenant, c.agent, c.hidden_at, sqlite_where=hidden, postgresql_where=hidden)
+    hidden = text("hidden_at IS NOT NULL")  # costs nothing until a record is hidden; finds what one mark hid
+    Index(
+        f"{prefix}_records_hidden",
+        c.tenant,
+        c.agent,
+        c.hidden_at,
+        c.position,
+        sqlite_where=hidden,
+        postgresql_where=hidden,
+    )
     return table
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import BindParameter, ColumnElement, Integer, Select, and_, bindparam, func, or_, select, union_all
 
 from engramlog.engine.history.prepared import Snapshot, padded
-from engramlog.engine.history.tables import ONE, AnyRow, Tables
+from engramlog.engine.history.tables import AnyRow, Tables
 from engramlog.engine.history.view import View
 from engramlog.schemas.scope import Scope
 
@@ -128,7 +128,7 @@ def _states(view: View, c: Any, *, floor: BindParameter[Any] | None) -> list[Col
     """The ranges of the index: what is visible, and what is hidden by now but was not then."""
     visible = c.hidden == 0
     if view.hidden_too:
-        return [visible, c.hidden == ONE]
+        return [visible, c.hidden == 1]
     later: list[ColumnElement[bool]] = []
     if view.at is not None:
         later.append(c.hidden_at > bindparam("at"))
@@ -136,7 +136,7 @@ def _states(view: View, c: Any, *, floor: BindParameter[Any] | None) -> list[Col
         later.append(c.hidden_ms > bindparam("ms"))
     if not later or view.span == (0, -1):
         return [visible]
-    hidden = and_(c.hidden == ONE, or_(*later))
+    hidden = and_(c.hidden == 1, or_(*later))
     if view.span is not None:
         hidden = and_(hidden, c.position >= bindparam("low"), c.position <= bindparam("high"))
     if floor is not None:

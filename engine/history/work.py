@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, select, tuple_
+from sqlalchemy import Connection, Table, and_, delete, select
 
 from engramlog.engine.history.database import Database
 from engramlog.engine.history.tables import AnyRow, Tables
@@ -21,7 +21,7 @@ T = TypeVar("T")
 RECORD, EVENT = 0, 1
 """What an id in the table of erased ids is."""
 
-_CHUNK = 300  # 3 parameters each, below the 999 that any SQLite takes
+_CHUNK = 500  # below the 999 parameters that any SQLite takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +152,17 @@ class Work:
             self.counts.clear()
             self.statements.sessions(self.connection, rows)
 
-    def stored(self, keys: Sequence[RecordKey], *where: ColumnElement[bool]) -> list[AnyRow]:
-        """The rows of these records that exist: key, ``session_id``, ``user_id``, ``position``, ``hidden``."""
+    def stored(self, keys: Sequence[RecordKey]) -> list[AnyRow]:
+        """The rows of these records that exist: key, ``session_id``, ``user_id``, ``position``, ``hidden``.
+
+        Callers sift them: with another condition here, SQLite may take an index that walks through the agent.
+        """
         c = self.tables.records.c
+        wanted = select(c.tenant, c.agent, c.record_id, c.session_id, c.user_id, c.position, c.hidden)
         found: list[AnyRow] = []
-        for chunk in chunks(keys, _CHUNK):
-            query = select(c.tenant, c.agent, c.record_id, c.session_id, c.user_id, c.position, c.hidden).where(
-                tuple_(c.tenant, c.agent, c.record_id).in_(chunk), *where
-            )
-            found += (self.connection.execute(query)).all()
+        for (tenant, agent), ids in by_agent(keys):
+            query = wanted.where(c.tenant == tenant, c.agent == agent, c.record_id.in_(ids))
+            found += self.connection.execute(query).all()
         return found
 
     def delete_records(self, rows: Sequence[AnyRow]) -> None:
@@ -168,18 +170,28 @@ class Work:
         c = self.tables.records.c
         for row in rows:
             self.count((row.tenant, row.agent, row.session_id, row.user_id), records=-1, visible=row.hidden - 1)
-        for chunk in chunks([(row.tenant, row.agent, row.record_id) for row in rows], _CHUNK):
-            condition = tuple_(c.tenant, c.agent, c.record_id).in_(chunk)
+        for (tenant, agent), ids in by_agent([(row.tenant, row.agent, row.record_id) for row in rows]):
+            condition = and_(c.tenant == tenant, c.agent == agent, c.record_id.in_(ids))
             self.connection.execute(delete(self.tables.records).where(condition))
 
     def erased(self, what: int, keys: Sequence[RecordKey]) -> set[RecordKey]:
         """Which of these ids were erased."""
         c = self.tables.erased.c
         found: set[RecordKey] = set()
-        for chunk in chunks([key for key in keys if key[0] in self.erasing], _CHUNK):
-            query = select(c.tenant, c.agent, c.id).where(c.what == what, tuple_(c.tenant, c.agent, c.id).in_(chunk))
-            found |= {(row.tenant, row.agent, row.id) for row in self.connection.execute(query)}
+        for (tenant, agent), ids in by_agent([key for key in keys if key[0] in self.erasing]):
+            query = select(c.id).where(c.tenant == tenant, c.agent == agent, c.what == what, c.id.in_(ids))
+            found.update((tenant, agent, i) for i in self.connection.execute(query).scalars())
         return found
+
+
+def by_agent(keys: Sequence[RecordKey]) -> Iterator[tuple[tuple[str, str], list[str]]]:
+    """Ids by tenant and agent, not too many at once: a list of whole keys would make SQLite scan the table."""
+    agents: dict[tuple[str, str], list[str]] = {}
+    for tenant, agent, i in keys:
+        agents.setdefault((tenant, agent), []).append(i)
+    for place, ids in agents.items():
+        for chunk in chunks(ids, _CHUNK):
+            yield place, chunk
 
 
 def chunks(items: Sequence[T], size: int) -> Iterator[list[T]]:

@@ -88,7 +88,8 @@ def _flush(work: Work, batch: _Batch) -> None:
 def _replace(work: Work, rows: list[tuple[Any, ...]]) -> None:
     """Put the rows of a batch in the place of older copies that kept them from being inserted."""
     first = min(row[5] for row in rows)
-    older = work.stored([(row[0], row[1], row[2]) for row in rows], work.tables.records.c.position < first)
+    stored = work.stored([(row[0], row[1], row[2]) for row in rows])
+    older = [row for row in stored if row.position < first]
     work.delete_records(older)
     keys = {(row.tenant, row.agent, row.record_id) for row in older}
     work.statements.records(work.connection, [row for row in rows if row[:3] in keys])

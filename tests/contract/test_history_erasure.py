@@ -9,7 +9,7 @@ import pytest
 from engramlog.engine.history import History
 from engramlog.schemas.keys import event_key, partition_for, record_key
 from engramlog.schemas.topics import Topics
-from tests.contract.conftest import OpenHistory
+from tests.contract.conftest import ONE_PARTITION, OpenHistory
 from tests.history_log import Log, contents, given, scope
 
 EVERYONE = ("s1/ann", "s1/bob", "s2/ann", "s2/-", "other agent", "other tenant")
@@ -137,8 +137,9 @@ async def test_an_erasure_of_a_tenant_works_on_its_own_partition_only(open_histo
 
 
 @pytest.mark.parametrize("how", ["erasure", "tombstone"])
-async def test_what_was_erased_is_in_no_sqlite_file(open_history: OpenHistory, tmp_path: Path, how: str) -> None:
-    history = await open_history(f"sqlite:///{tmp_path}/x.db")
+async def test_what_was_erased_is_in_no_sqlite_file(tmp_path: Path, how: str) -> None:
+    history = History(f"sqlite:///{tmp_path}/x.db", topics=ONE_PARTITION)
+    await history.start()
     log = Log()
     for n in range(50):
         log.says(f"needle-in-the-file {n} " + "x" * (n * 200), id=f"r{n}", user="ann")
@@ -153,8 +154,10 @@ async def test_what_was_erased_is_in_no_sqlite_file(open_history: OpenHistory, t
             if b"needle" in entry.value:
                 log.tombstone(entry.event.key())  # type: ignore[union-attr]
     await given(history, log)
+    await history.scrub()
     assert not holds(tmp_path, b"needle-in-the-file")
     assert holds(tmp_path, b"haystack 7")
+    await history.stop()
 
 
 def holds(folder: Path, text: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Any interleaving, in any runs, with crashes between: the history equals the model, and a rebuild from what is left."""
+"""Any interleaving, in any runs, with crashes between: the history equals the model, and so does a rebuild."""
 
 from datetime import timedelta
 from typing import Any
