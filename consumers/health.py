@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from aiokafka import TopicPartition
 from aiokafka.errors import IllegalStateError
 from faststream.kafka.subscriber.usecase import BatchSubscriber
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from engramlog.consumers.metrics import Metrics
 from engramlog.consumers.ownership import Ownership
@@ -308,12 +308,12 @@ class Health:
             ["consumer"],
             [((s.consumer,), float(s.alive())) for s in self._subscriptions],
         )
-        yield _family(
-            "engramlog_consumer_restarts",
-            "How often a consumer failed and was started again.",
-            ["consumer"],
-            [((s.consumer,), s.restarts) for s in self._subscriptions],
+        restarts = CounterMetricFamily(
+            "engramlog_consumer_restarts", "How often a consumer failed and was started again.", labels=["consumer"]
         )
+        for subscription in self._subscriptions:
+            restarts.add_metric([subscription.consumer], subscription.restarts)
+        yield restarts
 
 
 def _family(

@@ -41,7 +41,7 @@ async def exporting(settings: Settings, names: Sequence[str]) -> AsyncIterator[N
     Raises:
         ConfigurationError: OpenTelemetry is not installed.
     """
-    if settings.otlp_endpoint is None:
+    if not settings.otlp_endpoint:
         yield
         return
     provider = _provider(settings.otlp_endpoint, names)

