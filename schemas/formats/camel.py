@@ -75,7 +75,7 @@ def from_camel(data: dict[str, Any]) -> MemoryRecord:
     except RecursionError:
         raise TooDeep(f"nested too deep, or in itself; {SHALLOWER}") from None
     message = _checked(plain)
-    shown = str(data["message"].get("result"))  # of the object itself, not of what JSON makes of it
+    shown = _shown(data["message"].get("result"))  # of the object itself, not of what JSON makes of it
     data, fields = plain, _fields(plain, message, shown)
     record = make_record(fields)
     kept = _kept(record, data)
@@ -144,6 +144,13 @@ def _as_key(key: object) -> str:
     raise SchemaViolation(f"a key of type {type(key).__name__}: JSON's keys are strings")
 
 
+def _shown(result: object) -> str:
+    try:
+        return str(result)
+    except ValueError as error:  # an integer of more digits than Python writes
+        raise SchemaViolation(f"message.result: {error}") from None
+
+
 def _checked(data: Any) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise SchemaViolation(f"a record of CAMEL is a dict, not {type(data).__name__}: take record.to_dict()")
@@ -153,7 +160,8 @@ def _checked(data: Any) -> dict[str, Any]:
     if not isinstance(data.get("uuid"), str):
         raise SchemaViolation("uuid: a string; it becomes the record's id")
     time = data.get("timestamp")
-    if isinstance(time, bool) or not isinstance(time, (int, float)) or not math.isfinite(time):
+    finite = math.isfinite(time) if isinstance(time, float) else isinstance(time, int) and not isinstance(time, bool)
+    if not finite:
         raise SchemaViolation("timestamp: a finite number, seconds since 1970")
     return message
 
@@ -298,7 +306,7 @@ def _same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
     if isinstance(one, list):
         return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other)
+    return one.hex() == other.hex() if isinstance(one, float) else bool(one == other)
 
 
 def _digest(text: str) -> str:

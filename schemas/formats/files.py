@@ -163,14 +163,22 @@ def _import(found: _Found, place: int, ids: str | None, said: datetime, file: st
 
 
 def _messages(file: BinaryIO, tell: _Tell) -> Iterator[_Found]:
-    lines = _lines(file)
-    first = next(lines, None)
-    if first is None:
-        return
-    if _is_document(first[1]):
-        yield from _in_document(first, file, tell)
-    else:
-        yield from _in_lines(itertools.chain([first], lines), tell)
+    line, first = _first(file)
+    if _is_document(first):
+        yield from _in_document(line, first, file, tell)
+    elif first:
+        yield from _in_lines(itertools.chain([(line, first)], _lines(file, start=line + 1)), tell)
+
+
+def _first(file: BinaryIO) -> tuple[int, bytes]:
+    """The first line that is not blank, numbered from 1; of a list only its beginning, for it may be the whole file."""
+    line = 1
+    while raw := file.readline(_BLOCK_BYTES):
+        if shorn := _shorn(raw, line):
+            whole = shorn.startswith(b"[") or raw.endswith(b"\n")
+            return line, shorn if whole else shorn + file.readline()
+        line += raw.endswith(b"\n")
+    return line, b""
 
 
 def _is_document(first_line: bytes) -> bool:
@@ -187,19 +195,19 @@ def _is_document(first_line: bytes) -> bool:
     return False
 
 
-def _in_document(first: tuple[int, bytes], file: BinaryIO, tell: _Tell) -> Iterator[_Found]:
-    blank = b"\n" * (first[0] - 1)
-    document = Document(itertools.chain([blank + first[1]], iter(lambda: file.read(_BLOCK_BYTES), b"")))
+def _in_document(line: int, first: bytes, file: BinaryIO, tell: _Tell) -> Iterator[_Found]:
+    blank = b"\n" * (line - 1)
+    document = Document(itertools.chain([blank + first], iter(lambda: file.read(_BLOCK_BYTES), b"")))
     messages = enumerate(document.messages())
     while True:
         try:
-            index, (line, message) = next(messages)
+            index, (at, message) = next(messages)
         except StopIteration:
             return
         except InvalidEvent as error:
             tell(BadInput(tell.file, document.line, error))
             return
-        yield _Found(line=line, session=0, first=index, messages=[message])
+        yield _Found(line=at, session=0, first=index, messages=[message])
 
 
 def _in_lines(lines: Iterator[tuple[int, bytes]], tell: _Tell) -> Iterator[_Found]:
@@ -241,12 +249,16 @@ def _parse(raw: bytes) -> Any:
         raise NotJson(f"the line is not JSON: {error}{torn}") from None
 
 
-def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, numbered from 1; without a byte order mark and spaces before the value."""
-    for line, raw in enumerate(file, start=1):
-        shorn = (raw.removeprefix(_BOM) if line == 1 else raw).lstrip(b" \t\r\n")
-        if shorn:
+def _lines(file: BinaryIO, *, start: int = 1) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers."""
+    for line, raw in enumerate(file, start=start):
+        if shorn := _shorn(raw, line):
             yield line, shorn
+
+
+def _shorn(raw: bytes, line: int) -> bytes:
+    """A line without white space in front; the first of a file without its byte order mark."""
+    return (raw.removeprefix(_BOM) if line == 1 else raw).lstrip(b" \t\r\n")
 
 
 def _opened(source: Source) -> AbstractContextManager[BinaryIO]:
