@@ -79,12 +79,12 @@ async def require_rights(config: KafkaConfig, wanted: Wanted) -> None:
 
 
 def _lacking(who: str, kind: str, names: Iterable[str], right: Right, found: Mapping[str, int | None]) -> list[str]:
-    """The names on which a right is missing; None: the broker did not say."""
+    """The names on which a right is missing; None, or a negative number as Tansu has it: the broker did not say."""
     return [
         f"{who} needs {right.name.title()} on the {kind} {name!r} "
         f"(kafka-acls.sh --add --allow-principal {who} --operation {right.name.title()} --{kind} {name})"
         for name in names
-        if (bits := found.get(name)) is not None and not bits >> right & 1
+        if (bits := found.get(name)) is not None and bits >= 0 and not bits >> right & 1
     ]
 
 
