@@ -9,6 +9,7 @@ from faststream.kafka import KafkaBroker
 from faststream.kafka.prometheus import KafkaPrometheusMiddleware
 
 from engramlog.consumers import answer, store, telemetry
+from engramlog.consumers.complaints import Complaints
 from engramlog.consumers.health import LOOK_TIMEOUT_S, Health
 from engramlog.consumers.metrics import Metrics
 from engramlog.consumers.probes import Probes
@@ -110,6 +111,7 @@ def _rights(settings: Settings, names: Sequence[str]) -> Wanted:
 
 def _broker(settings: Settings, client_id: str, metrics: Metrics) -> KafkaBroker:
     kafka = settings.kafka(client_id=f"engramlog.{client_id}")
+    Complaints(kafka.security, client_id).install()
     return KafkaBroker(
         kafka.bootstrap_servers.split(","),
         client_id=kafka.client_id,

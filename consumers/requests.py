@@ -123,6 +123,8 @@ class Requests:
     async def _serve(self, request: Message, partition: TopicPartition) -> None:
         try:
             await self._answer(request)
+        except KafkaError as error:
+            _log.error("the request at %s@%d was not answered: %s", partition, request.offset, error)
         except Exception:  # noqa: BLE001 - logged; one request must not stop the others
             _log.exception("the request at %s@%d was not answered", partition, request.offset)
         finally:

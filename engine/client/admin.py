@@ -8,8 +8,13 @@ from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from aiokafka.errors import TopicAlreadyExistsError as AlreadyExists
-from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.metadata import MetadataRequest
 
 from engramlog.engine.client.connection import KafkaConfig, kafka_errors
@@ -95,6 +100,21 @@ async def connected(config: KafkaConfig, doing: str) -> AsyncIterator[AIOKafkaAd
             await admin.close()
 
 
+async def coordinator_of(admin: AIOKafkaAdminClient, group: str) -> int:
+    """The broker that looks after a group. The first group of a cluster waits until its offsets topic is made.
+
+    Raises:
+        GroupAuthorizationFailedError: We must not see the group.
+        GroupCoordinatorNotAvailableError: There is none yet.
+    """
+    for _ in range(_LOOKS):
+        try:
+            return int(await admin.find_coordinator(group))
+        except GroupCoordinatorNotAvailableError:
+            await asyncio.sleep(_PAUSE_S)
+    return int(await admin.find_coordinator(group))
+
+
 async def create_topics(
     config: KafkaConfig,
     *,
@@ -128,7 +148,10 @@ async def create_topics(
         table = (topics or Topics(config.prefix, partitions)).table()
         described = await _described(admin, [spec.name for spec in table])
         for spec in table:
-            if described[spec.name]["error_code"] != UnknownTopicOrPartitionError.errno:
+            code = described[spec.name]["error_code"]
+            if code == TopicAuthorizationFailedError.errno:
+                raise ConfigurationError(_refused(config, spec.name, TopicAuthorizationFailedError, None))
+            if code != UnknownTopicOrPartitionError.errno:
                 continue
             settings = {**spec.config, "min.insync.replicas": str(in_sync)}
             new = NewTopic(spec.name, spec.partitions, copies, topic_configs=settings)
@@ -145,8 +168,8 @@ async def create_topics(
 def _refused(config: KafkaConfig, topic: str, error: type[Exception], message: str | None) -> str:
     if is_forbidden(error()):
         return (
-            f"Kafka's ACLs forbid creating {topic!r}: grant {config.security.principal} Create on the topics of the "
-            f"prefix {config.prefix!r} or on the cluster, or create the topics as another user"
+            f"Kafka's ACLs forbid creating {topic!r}: grant {config.security.principal} Create and Describe on the "
+            f"topics of the prefix {config.prefix!r}, or create the topics as another user"
         )
     return f"Kafka refuses to create {topic!r}: {error.__name__}: {message}"
 
@@ -216,10 +239,8 @@ def _state(kafka: KafkaConfig, spec: TopicSpec, described: dict[str, Any], confi
     problems: list[str] = []
     remarks: list[str] = []
     if config is None:
-        unseen = f"grant {who} DescribeConfigs on the topic {spec.name!r}: whether it would forget cannot be checked"
-        (problems if spec.kind == "agent" else remarks).append(
-            f"Kafka's ACLs forbid seeing its configuration: {unseen}"
-        )
+        unseen = f"Kafka's ACLs: {who} must not see how the topic {spec.name!r} is configured (grant DescribeConfigs)"
+        (problems if spec.kind == "agent" else remarks).append(unseen)
     for name, wanted in spec.config.items():
         actual = (config or {}).get(name)
         if actual is None or actual == wanted:

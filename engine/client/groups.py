@@ -13,7 +13,7 @@ from aiokafka.errors import (
     for_code,
 )
 
-from engramlog.engine.client.admin import connected
+from engramlog.engine.client.admin import connected, coordinator_of
 from engramlog.engine.client.connection import KafkaConfig
 
 _LOOKS = 50
@@ -73,11 +73,12 @@ async def _group(admin: AIOKafkaAdminClient, group_id: str) -> Group:
 
 
 async def _look(admin: AIOKafkaAdminClient, group_id: str) -> Group:
-    (response,) = await admin.describe_consumer_groups([group_id])
+    node = await coordinator_of(admin, group_id)
+    (response,) = await admin.describe_consumer_groups([group_id], group_coordinator_id=node)
     described = response.to_object()["groups"][0]
     if described["error_code"] and described["state"] != "Dead":
         raise for_code(described["error_code"])(group_id)
-    committed = await admin.list_consumer_group_offsets(group_id)
+    committed = await admin.list_consumer_group_offsets(group_id, group_coordinator_id=node)
     members = tuple(
         Member(member["client_id"], member["client_host"], _owned(member["member_assignment"]))
         for member in described["members"]

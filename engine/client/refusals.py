@@ -11,8 +11,9 @@ from engramlog.engine.client.security import Security
 _EXPIRED, _NOT_YET = 10, 9
 _UNKNOWN_CA = (2, 18, 19, 20, 21)
 _WRONG_NAME = (62, 64)
+_NO_CERTIFICATE = "it wants a client certificate: set ENGRAMLOG_SSL_CERTFILE and ENGRAMLOG_SSL_KEYFILE"
 _ALERTS: Mapping[str, str] = {
-    "CERTIFICATE_REQUIRED": "it wants a client certificate: set ENGRAMLOG_SSL_CERTFILE and ENGRAMLOG_SSL_KEYFILE",
+    "CERTIFICATE_REQUIRED": _NO_CERTIFICATE,
     "CERTIFICATE_EXPIRED": "our certificate has expired: renew ENGRAMLOG_SSL_CERTFILE",
     "UNKNOWN_CA": "it does not trust the authority of our certificate: another ENGRAMLOG_SSL_CERTFILE is needed",
     "BAD_CERTIFICATE": "it does not accept our certificate: set ENGRAMLOG_SSL_CERTFILE to one that it trusts",
@@ -98,6 +99,8 @@ def _tls(security: Security, error: BaseException) -> str | None:
     reason = error.reason or ""
     if "WRONG_VERSION_NUMBER" in reason or "HTTP_REQUEST" in reason:
         return speaks_plaintext(security)
+    if security.ssl_certfile is None and "ALERT" in reason and ("CERTIFICATE" in reason or "HANDSHAKE" in reason):
+        return f"the broker ended the TLS handshake: {_NO_CERTIFICATE}"
     told = next((text for alert, text in _ALERTS.items() if alert in reason and "ALERT" in reason), None)
     return f"the broker ended the TLS handshake: {told}" if told else None
 

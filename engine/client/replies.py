@@ -7,11 +7,12 @@ from contextlib import suppress
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
-from engramlog.engine.client.connection import KafkaConfig
+from engramlog.engine.client.connection import KafkaConfig, kafka_errors
+from engramlog.schemas.errors import BrokerUnavailable, ConfigurationError
 from engramlog.schemas.queries import CORRELATION_ID
 
 _log = logging.getLogger(__name__)
-_PAUSE_S = 0.5
+_PAUSE_S, _REFUSED_PAUSE_S = 0.5, 5.0
 
 
 class Replies:
@@ -30,6 +31,7 @@ class Replies:
         self._waiting: dict[bytes, asyncio.Future[bytes]] = {}
         self._ready = asyncio.Event()
         self._next: int | None = None
+        self._refused: ConfigurationError | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -49,8 +51,14 @@ class Replies:
         self._waiting.clear()
 
     async def ready(self) -> None:
-        """Wait until no reply to a request that is sent from now on can be missed."""
+        """Wait until no reply to a request that is sent from now on can be missed.
+
+        Raises:
+            ConfigurationError: We must not read replies; it is tried again in the background.
+        """
         await self._ready.wait()
+        if self._refused is not None:
+            raise self._refused
 
     def expect(self, request_id: str) -> "asyncio.Future[bytes]":
         """A future for the body of the reply to a request. Call :meth:`forget` when done with it."""
@@ -66,19 +74,37 @@ class Replies:
         while True:
             consumer = AIOKafkaConsumer(**self._config.reader())
             try:
-                await consumer.start()
-                await self._position(consumer)
-                self._ready.set()
-                async for message in consumer:
-                    self._dispatch(message)
-            except OffsetOutOfRangeError:
-                self._next = None
-            except (KafkaError, OSError) as error:
-                _log.warning("the reply consumer lost Kafka at %s: %s", self._config.bootstrap_servers, error)
+                with kafka_errors(self._config, "waiting for replies"):
+                    await self._hear(consumer)
+            except ConfigurationError as error:
+                self._refuse(error)
+            except BrokerUnavailable as error:
+                _log.warning("the reply consumer lost Kafka: %s", error)
             finally:
                 with suppress(KafkaError, OSError):
                     await consumer.stop()
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(_PAUSE_S if self._refused is None else _REFUSED_PAUSE_S)
+
+    async def _hear(self, consumer: AIOKafkaConsumer) -> None:
+        await consumer.start()
+        await self._position(consumer)
+        self._ready.set()
+        try:
+            async for message in consumer:
+                self._refused = None
+                self._dispatch(message)
+        except OffsetOutOfRangeError:
+            self._next = None
+
+    def _refuse(self, error: ConfigurationError) -> None:
+        """Tell everybody who waits, instead of letting their time run out; said once in the log."""
+        if self._refused is None:
+            _log.error("%s", error)
+        self._refused = error
+        self._ready.set()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)
 
     async def _position(self, consumer: AIOKafkaConsumer) -> None:
         """Start at the end, once; after a lost connection go on where we were."""

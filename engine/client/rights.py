@@ -12,7 +12,7 @@ from aiokafka.errors import GroupAuthorizationFailedError, IncompatibleBrokerVer
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String
 
-from engramlog.engine.client.admin import connected
+from engramlog.engine.client.admin import connected, coordinator_of
 from engramlog.engine.client.connection import KafkaConfig
 from engramlog.schemas.errors import ConfigurationError
 
@@ -101,7 +101,7 @@ async def _of_topics(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[s
 
 async def _of_group(admin: AIOKafkaAdminClient, group: str) -> int | None:
     try:
-        node = await admin.find_coordinator(group)
+        node = await coordinator_of(admin, group)
         answer = await admin._client.send(node, _GroupsRequest([group]))  # noqa: SLF001 - as above
     except GroupAuthorizationFailedError:
         return 0
