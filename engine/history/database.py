@@ -73,7 +73,12 @@ class Database:
         return self.url.render_as_string(hide_password=True)
 
     def _engine(self, *, connections: int, begin: str, isolation: str) -> Engine:
-        pool = {"pool_size": connections, "max_overflow": 0, "pool_timeout": self._timeout_s}
+        pool: dict[str, Any] = {
+            "hide_parameters": True,
+            "pool_size": connections,
+            "max_overflow": 0,
+            "pool_timeout": self._timeout_s,
+        }
         if not self.is_sqlite:
             connect = {"connect_timeout": max(2, round(self._timeout_s)), "tcp_user_timeout": self._timeout_ms}
             engine = create_engine(

@@ -20,6 +20,8 @@ def translate(error: Exception) -> EngramlogError | None:
     """Our error for a foreign one; None when it is neither of a driver nor of SQLAlchemy (a fault of ours)."""
     if isinstance(error, sa.DBAPIError):
         return _of_driver(error)
+    if isinstance(error, sa.StatementError) and isinstance(error.orig, (OverflowError, UnicodeError)):
+        return translate(error.orig)
     if isinstance(error, (OverflowError, UnicodeError)):  # raised by the drivers for values that no column takes
         return Unprocessable(f"the database cannot hold a value: {error}")
     if isinstance(error, (sa.TimeoutError, TimeoutError, sa.ResourceClosedError, sa.PendingRollbackError, OSError)):

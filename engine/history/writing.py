@@ -1,5 +1,6 @@
 """Applying a run: records in batches, everything else in its place between them."""
 
+from collections import Counter
 from typing import Any
 
 from sqlalchemy import select
@@ -81,8 +82,8 @@ def _flush(work: Work, batch: _Batch) -> None:
     inserted = work.statements.records(work.connection, rows)
     if inserted < len(rows):
         _replace(work, rows)
-    for row in rows:
-        work.count((row[0], row[1], row[3], row[4]), records=1, visible=1)
+    for address, number in Counter((row[0], row[1], row[3], row[4]) for row in rows).items():
+        work.count(address, records=number, visible=number)
 
 
 def _replace(work: Work, rows: list[tuple[Any, ...]]) -> None:
