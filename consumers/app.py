@@ -8,7 +8,7 @@ from typing import Self
 from faststream.kafka import KafkaBroker
 from faststream.kafka.prometheus import KafkaPrometheusMiddleware
 
-from engramlog.consumers import answer, store, telemetry
+from engramlog.consumers import admit, answer, store, telemetry
 from engramlog.consumers.complaints import Complaints
 from engramlog.consumers.health import LOOK_TIMEOUT_S, Health
 from engramlog.consumers.metrics import Metrics
@@ -25,7 +25,11 @@ from engramlog.schemas.topics import MAX_MESSAGE_BYTES, Topics
 
 _log = logging.getLogger(__name__)
 
-CONSUMERS: Mapping[str, Callable[[Wiring], Delivers]] = {store.NAME: store.register, answer.NAME: answer.register}
+CONSUMERS: Mapping[str, Callable[[Wiring], Delivers]] = {
+    admit.NAME: admit.register,
+    store.NAME: store.register,
+    answer.NAME: answer.register,
+}
 """Every consumer by its name: group suffix, metric label and argument of ``engramlog run``."""
 
 

@@ -90,6 +90,7 @@ class Settings(BaseSettings):
             None: 2 where replication is 3 or more, else 1.
         traffic_retention_minutes: How long requests and replies are kept, in minutes.
         dead_letters_retention_days: How long dead letters are kept, in days.
+        inbox_retention_days: How long messages of the inbox are kept, in days.
         security_protocol: What the listener speaks: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``.
         ssl_cafile: PEM file of the authorities that may have signed the broker's certificate. None: the system's.
         ssl_certfile: PEM file with our own certificate, for brokers that ask for one.
@@ -129,6 +130,7 @@ class Settings(BaseSettings):
     min_insync_replicas: Annotated[int, Field(ge=1)] | None = None
     traffic_retention_minutes: Annotated[int, Field(ge=1)] = 60
     dead_letters_retention_days: Annotated[int, Field(ge=1)] = 30
+    inbox_retention_days: Annotated[int, Field(ge=1)] = 7
     security_protocol: Annotated[Protocol, BeforeValidator(_upper)] = "PLAINTEXT"
     ssl_cafile: Path | None = None
     ssl_certfile: Path | None = None
@@ -199,6 +201,7 @@ class Settings(BaseSettings):
             self.partitions,
             traffic_retention_ms=self.traffic_retention_minutes * 60_000,
             dead_letters_retention_ms=self.dead_letters_retention_days * 86_400_000,
+            inbox_retention_ms=self.inbox_retention_days * 86_400_000,
         )
 
     def kafka(self, *, client_id: str = "engramlog") -> KafkaConfig:

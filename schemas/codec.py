@@ -75,12 +75,7 @@ class Codec(Generic[E]):
         Raises:
             InvalidEvent: A subclass says what is wrong with the bytes.
         """
-        if not value:
-            raise EmptyValue("the value has no bytes; a tombstone is a null value, an event is a JSON object")
-        if len(value) > self.max_bytes:
-            raise TooLarge(f"{len(value):,} bytes, allowed are {self.max_bytes:,}: {_SHRINK}")
-        if value.count(b"{") + value.count(b"[") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
-            raise TooDeep(f"nested deeper than {MAX_DEPTH} levels; {SHALLOWER}")
+        _check_limits(value, self.max_bytes)
         try:
             event, current = self._adapter.validate_json(value), value
         except ValidationError as error:
@@ -124,6 +119,25 @@ class Codec(Generic[E]):
         if len(value) > self.max_bytes:
             raise TooLarge(f"{len(value):,} bytes, allowed are {self.max_bytes:,}: {_SHRINK}")
         return value
+
+
+def parse_json(value: bytes, *, max_bytes: int = MAX_EVENT_BYTES) -> Any:
+    """Parse JSON from a stranger, within the limits of an event.
+
+    Raises:
+        InvalidEvent: A subclass says what is wrong with the bytes.
+    """
+    _check_limits(value, max_bytes)
+    return _parse(value)
+
+
+def _check_limits(value: bytes, max_bytes: int) -> None:
+    if not value:
+        raise EmptyValue("the value has no bytes; a tombstone is a null value, an event is a JSON object")
+    if len(value) > max_bytes:
+        raise TooLarge(f"{len(value):,} bytes, allowed are {max_bytes:,}: {_SHRINK}")
+    if value.count(b"{") + value.count(b"[") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise TooDeep(f"nested deeper than {MAX_DEPTH} levels; {SHALLOWER}")
 
 
 _SHRINK = "split the text, or pass large parts by reference (a URL) instead of inline"

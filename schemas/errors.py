@@ -16,6 +16,7 @@ r"""Every error of engramlog, in one tree.
     │   │   ├── NewerVersion          a known type in a version from the future
     │   │   ├── NaiveTime             a time without an offset
     │   │   ├── SchemaViolation       a field is missing, unknown or out of range
+    │   │   ├── NotAdmitted           the inbox takes records, nothing else
     │   │   ├── WrongKey              the Kafka key is not the one of the event
     │   │   └── WrongPartition        the event lies in another agent's partition
     │   ├── Unprocessable             a store cannot hold this event
@@ -113,6 +114,12 @@ class SchemaViolation(InvalidEvent):
     """A field is missing, unknown, of another type or out of range."""
 
     reason = "schema_violation"
+
+
+class NotAdmitted(InvalidEvent):
+    """The inbox takes records only; mutations are commands, asked through a client."""
+
+    reason = "not_admitted"
 
 
 class WrongKey(InvalidEvent):

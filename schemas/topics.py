@@ -72,6 +72,7 @@ class Topics:
         partitions: Partitions of every topic, default 12. Agent topics can never change it: see the README.
         traffic_retention_ms: How long requests and replies are kept, in milliseconds, default 1 hour.
         dead_letters_retention_ms: How long dead letters are kept, in milliseconds, default 30 days.
+        inbox_retention_ms: How long messages of the inbox are kept, in milliseconds, default 7 days.
 
     Raises:
         ConfigurationError: Kafka would not take the prefix, or there is no partition.
@@ -81,12 +82,18 @@ class Topics:
     partitions: int = DEFAULT_PARTITIONS
     traffic_retention_ms: int = _DAY_MS // 24
     dead_letters_retention_ms: int = 30 * _DAY_MS
+    inbox_retention_ms: int = 7 * _DAY_MS
 
     def __post_init__(self) -> None:
         if not _PREFIX.fullmatch(self.prefix):
             raise ConfigurationError(f"topic prefix {self.prefix!r}: 1 to 200 of the characters a-z A-Z 0-9 . _ -")
         if self.partitions < 1:
             raise ConfigurationError(f"{self.partitions} partitions: there must be at least 1")
+
+    @property
+    def inbox(self) -> str:
+        """Records of producers that are not ours."""
+        return f"{self.prefix}.inbox"
 
     @property
     def records(self) -> str:
@@ -113,11 +120,21 @@ class Topics:
         n = self.partitions
         return (
             TopicSpec(
+                name=self.inbox,
+                kind="service",
+                payload="a record as plain JSON (InboxRecord), or a record.written event",
+                key="any; messages with the same key keep their order",
+                producers=("any producer",),
+                consumers=("admit",),
+                partitions=n,
+                config=_service_config(self.inbox_retention_ms),
+            ),
+            TopicSpec(
                 name=self.records,
                 kind="agent",
                 payload="record.written and the mutations of records (RecordEvent)",
                 key="tenant/agent/record_id, tenant/agent/~event_id",
-                producers=("client",),
+                producers=("client", "admit", "answer"),
                 consumers=("store",),
                 partitions=n,
                 config=AGENT_CONFIG,
@@ -147,7 +164,7 @@ class Topics:
                 kind="service",
                 payload="the raw bytes, with DeadLetter as JSON in the header 'dead-letter'",
                 key="topic/partition/offset of the origin",
-                producers=("store", "answer"),
+                producers=("admit", "store", "answer"),
                 consumers=(),
                 partitions=n,
                 config=_service_config(self.dead_letters_retention_ms),
