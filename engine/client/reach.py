@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from aiokafka.conn import AIOKafkaConnection, collect_hosts, create_conn
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError, SaslAuthenticationFailed
 from aiokafka.protocol.metadata import MetadataRequest
 
 from engramlog.engine.client.connection import KafkaConfig, unavailable
@@ -46,7 +46,10 @@ async def _greet(config: KafkaConfig, host: str, port: int, arguments: dict[str,
     try:
         async with _connection(host, port, arguments) as connection:
             greeted = True
-            await connection.send(MetadataRequest([]))
+            answer = await connection.send(MetadataRequest([]))
+            if not answer.brokers and config.security.tokens is not None:
+                # A refused token is a challenge, which aiokafka takes for success; then Kafka answers with nothing.
+                raise SaslAuthenticationFailed
     except (KafkaError, OSError, TimeoutError) as error:
         why = refusal(config.security, error) or await _second_look(config, host, port, error, greeted=greeted)
         if why is not None:
