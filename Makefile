@@ -34,12 +34,14 @@ types: $(VENV)/.dev ## mypy, strict
 imports: $(VENV)/.dev ## who may import whom
 	$(BIN)/lint-imports --no-logo
 
-schemas: $(VENV)/.dev ## write what is generated: JSON Schemas and partition vectors
+schemas: $(VENV)/.dev ## write what is generated: JSON Schemas, AsyncAPI document and partition vectors
 	$(BIN)/python -m engramlog.schemas.export
+	$(BIN)/python -m engramlog.schemas.asyncapi
 	$(BIN)/python -m tests.unit.partition_vectors
 
-schemas-check: $(VENV)/.dev ## whether the committed JSON Schemas are up to date
+schemas-check: $(VENV)/.dev ## whether the committed JSON Schemas and the AsyncAPI document are up to date
 	$(BIN)/python -m engramlog.schemas.export --check
+	$(BIN)/python -m engramlog.schemas.asyncapi --check
 
 check: lint types imports schemas-check test ## all of the above, as in CI
 

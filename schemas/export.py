@@ -14,38 +14,42 @@ from pydantic import BaseModel
 
 from engramlog.schemas.dead_letters import DeadLetter
 from engramlog.schemas.envelope import RecordEvent
+from engramlog.schemas.inbox import InboxRecord
 from engramlog.schemas.queries import QueryAsked, QueryReplied
 
 FOLDER = Path(__file__).parent / "json"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ON_THE_WIRE = {"id", "time", "record_id", "timestamp"}
-"""Required on the wire, as are constants that tell types apart, although Python has a default for them."""
+"""Required on the wire, as are constants that tell types apart, although Python has a default for them.
+
+Not so in the inbox: what is left out there is named after the message's place.
+"""
 
 
 def schemas() -> dict[str, dict[str, Any]]:
     """Every schema by its file name."""
     events = (*get_args(get_args(RecordEvent)[0]), QueryAsked, QueryReplied)
     named = {event.model_fields["type"].default.removeprefix("engramlog."): event for event in events}
-    return {
-        f"{name}.schema.json": _schema(name, model) for name, model in (named | {"dead-letter.v1": DeadLetter}).items()
-    }
+    named |= {"dead-letter.v1": DeadLetter, "inbox.record.v1": InboxRecord}
+    return {f"{name}.schema.json": _schema(name, model) for name, model in named.items()}
 
 
 def _schema(name: str, model: type[BaseModel]) -> dict[str, Any]:
     schema = model.model_json_schema(mode="validation")
+    made_up = set() if model is InboxRecord else _ON_THE_WIRE
     for part in (schema, *schema.get("$defs", {}).values()):
-        _require(part)
+        _require(part, made_up)
     return {"$schema": _DIALECT, "$id": f"urn:engramlog:schema:{name}"} | schema | {"title": name}
 
 
-def _require(schema: dict[str, Any]) -> None:
+def _require(schema: dict[str, Any], made_up: set[str]) -> None:
     """Say what the wire requires, where Python makes it up; and drop the titles that only repeat a field's name."""
     fields: dict[str, Any] = schema.get("properties", {})
     for field in fields.values():
         field.pop("title", None)
     if fields:
         constants = {name for name, field in fields.items() if "const" in field} - {"datacontenttype"}
-        needed = constants | _ON_THE_WIRE | {*schema.get("required", ())}
+        needed = constants | made_up | {*schema.get("required", ())}
         schema["required"] = [name for name in fields if name in needed]
 
 

@@ -239,6 +239,11 @@ def test_the_dashboard_shows_lag_throughput_latency_dead_letters_and_stale_answe
     assert len({p["id"] for p in DASHBOARD["panels"]}) == len(places)
 
 
+def test_a_consumer_that_nobody_runs_raises_an_alert() -> None:
+    (absent,) = [e for e in expressions() if "absent(" in e]
+    assert {*re.findall(r'consumer="(\w+)"', absent)} == {*CONSUMERS}
+
+
 def test_every_alert_has_a_chapter_in_the_runbook() -> None:
     chapters = {*re.findall(r"^## (.*)$", RUNBOOK, re.MULTILINE)}
     alerts = {rule["alert"]: rule["annotations"]["runbook"] for group in ALERTS["groups"] for rule in group["rules"]}
