@@ -86,7 +86,9 @@ def _used(table: tuple[TopicSpec, ...], named: Mapping[str, Any]) -> set[str]:
 
 
 def _channel(spec: TopicSpec, named: Mapping[str, Any]) -> dict[str, Any]:
-    config = {name: int(value) if value.lstrip("-").isdigit() else value for name, value in spec.config.items()}
+    config: dict[str, Any] = {
+        name: int(value) if value.lstrip("-").isdigit() else value for name, value in spec.config.items()
+    }
     config["cleanup.policy"] = [config["cleanup.policy"]]
     who = f"Written by {', '.join(spec.producers)}; read by {', '.join(spec.consumers) or 'people'}."
     return {
@@ -104,7 +106,7 @@ def _channel(spec: TopicSpec, named: Mapping[str, Any]) -> dict[str, Any]:
 def _message(name: str) -> dict[str, Any]:
     dead = name == "dead-letter.v1"
     fields = {**_HEADERS.get(name, {}), **({} if dead else _TRACE)}
-    headers = {
+    headers: dict[str, Any] = {
         "type": "object",
         "properties": {field: {"type": "string", "description": about} for field, about in fields.items()},
         "required": [field for field in fields if field not in _TRACE],
