@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from engramlog.consumers import answer, store
+from engramlog.consumers import store
+from engramlog.consumers.app import CONSUMERS
 from engramlog.engine.client.admin import Cluster, inspect_topics
 from engramlog.engine.client.groups import Group, inspect_groups
 from engramlog.engine.client.reader import Span, spans
@@ -90,35 +91,25 @@ async def inspect_engine(settings: Settings) -> EngineStatus:
         BrokerUnavailable: Kafka does not answer.
         ConfigurationError: A topic is missing.
     """
-    kafka, topics = settings.kafka(), Topics(settings.prefix)
-    cluster = (await inspect_topics(kafka)).require()
-    store_group, answer_group = await inspect_groups(
-        kafka, [f"{settings.prefix}.{name}" for name in (store.NAME, answer.NAME)]
-    )
+    kafka, topics = settings.kafka(), settings.topics()
+    cluster = (await inspect_topics(kafka, topics=topics)).require()
+    groups = await inspect_groups(kafka, [f"{settings.prefix}.{name}" for name in CONSUMERS])
     checkpoints, error = await _checkpoints(settings, Topics(settings.prefix, cluster.partitions))
-    wanted = {topic: cluster.partitions_of(topic) for topic in (topics.records, topics.queries, topics.dead_letters)}
-    ends = await spans(kafka, wanted)
+    ends = await spans(kafka, {state.spec.name: state.partitions for state in cluster.states})
     stored = {(c.topic, c.partition): c for c in checkpoints}
-    return EngineStatus(
-        cluster,
-        (
-            ConsumerStatus(
-                store.NAME,
-                store_group,
-                "checkpoints of the history",
-                error,
-                _lags(topics.records, ends, {k: c.next for k, c in stored.items()}, store_group, stored, error=error),
-            ),
-            ConsumerStatus(
-                answer.NAME,
-                answer_group,
-                "offsets of its group",
-                None,
-                _lags(topics.queries, ends, answer_group.committed, answer_group, {}, error=None),
-            ),
-        ),
-        sum(span.end - span.begin for (topic, _), span in ends.items() if topic == topics.dead_letters),
-    )
+    consumers = []
+    for name, group in zip(CONSUMERS, groups, strict=True):
+        read = {spec.name for spec in topics.table() if name in spec.consumers}
+        here = {place: span for place, span in ends.items() if place[0] in read}
+        if name == store.NAME:
+            following = {place: checkpoint.next for place, checkpoint in stored.items()}
+            lags = _lags(here, following, group, stored, error=error)
+            consumers.append(ConsumerStatus(name, group, "checkpoints of the history", error, lags))
+        else:
+            lags = _lags(here, group.committed, group, {}, error=None)
+            consumers.append(ConsumerStatus(name, group, "offsets of its group", None, lags))
+    dead = sum(span.end - span.begin for (topic, _), span in ends.items() if topic == topics.dead_letters)
+    return EngineStatus(cluster, tuple(consumers), dead)
 
 
 async def _checkpoints(settings: Settings, topics: Topics) -> tuple[list[Checkpoint], str | None]:
@@ -142,7 +133,6 @@ def _missing_file(url: str) -> Path | None:
 
 
 def _lags(
-    topic: str,
     ends: Mapping[tuple[str, int], Span],
     following: Mapping[tuple[str, int], int],
     group: Group,
@@ -153,8 +143,6 @@ def _lags(
     owners = {place: member.client_id for member in group.members for place in member.owns}
     found = []
     for place, span in sorted(ends.items()):
-        if place[0] != topic:
-            continue
         wants = following.get(place)
         behind = None if error else span.end - max(span.begin, span.begin if wants is None else wants)
         refused = stored[place].refused if place in stored else 0

@@ -23,9 +23,9 @@ Examples:
   engramlog status --json | jq '.consumers[] | {name, lag}'
 
 \b
-The lag of 'store' is the log's end minus the checkpoint in the history database (what counts), that of 'answer' the
-end minus the offsets of its group. Exit code 1: a topic does not fit, nobody runs a consumer, or the history cannot
-be read.
+The lag of 'store' is the log's end minus the checkpoint in the history database (what counts), that of the others
+the end minus the offsets of their group. Exit code 1: a topic does not fit, nobody runs a consumer, or the history
+cannot be read.
 """
 
 

@@ -64,7 +64,7 @@ def up(*, settings: "Settings", port: int | None, as_json: bool) -> int:
 @health_option
 @json_option
 def run(*, settings: "Settings", consumers: tuple[str, ...], as_json: bool) -> int:
-    """Run consumers (store, answer; by default all) on the cluster of the settings."""
+    """Run consumers (store, answer, …; by default all) on the cluster of the settings."""
     from engramlog.consumers.app import CONSUMERS
 
     if unknown := sorted(set(consumers) - CONSUMERS.keys()):

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from engramlog.consumers.app import CONSUMERS
 from engramlog.deploy.local_kafka.readiness import free_port
+from engramlog.schemas.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -95,7 +97,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """An engine that was filled, stopped with Ctrl-C, and is up again."""
     found = Engine(tmp_path_factory.mktemp("home"), free_port())
     with found.up() as ready:
-        assert ready["consumers"] == ["store", "answer"]
+        assert ready["consumers"] == list(CONSUMERS)
         assert ready["kafka"]["own"]
         talk = "\n".join(map(json.dumps, TALK))
         (found.published,) = found("publish", "-", "--tenant", "acme", "--agent", "helper", stdin=talk)
@@ -143,14 +145,15 @@ def test_refusals_have_their_exit_code(engine: Engine) -> None:
 
 
 def test_topics(engine: Engine) -> None:
-    names = {"records", "queries", "replies", "dead-letters"}
-    assert {t["topic"] for t in engine("topics", "check")} == {f"memory.{name}" for name in names}
+    table = {spec.name for spec in Topics("other").table()}
+    assert {t["topic"] for t in engine("topics", "check")} == {spec.name for spec in Topics().table()}
     missing = engine("topics", "check", "--prefix", "other", code=1)
     assert all("topics create" in t["problems"][0] for t in missing)
     created = engine("topics", "create", "--prefix", "other", "--partitions", "3")
-    assert {(t["topic"], t["created"], t["partitions"]) for t in created} == {(f"other.{n}", True, 3) for n in names}
+    assert {(t["topic"], t["created"], t["partitions"]) for t in created} == {(name, True, 3) for name in table}
     assert not any(t["created"] for t in engine("topics", "create", "--prefix", "other", "--partitions", "5"))
-    records = engine("topics", "describe", "--prefix", "other")[0]
+    described = engine("topics", "describe", "--prefix", "other")
+    records = next(topic for topic in described if topic["topic"] == "other.records")
     assert records["config"]["cleanup.policy"] == "compact"
     assert records["consumers"] == ["store"]
 
@@ -159,7 +162,7 @@ def test_a_topic_that_would_forget_is_found(engine: Engine) -> None:
     engine("topics", "create", "--prefix", "leaky", "--partitions", "1")
     _alter(engine, "leaky.records", "retention.ms", "1000")
     found = engine("topics", "check", "--prefix", "leaky", code=1)
-    assert "retention.ms=1000" in found[0]["problems"][0]
+    assert any("retention.ms=1000" in problem for topic in found for problem in topic["problems"])
 
 
 def _alter(engine: Engine, topic: str, name: str, value: str) -> None:
@@ -227,15 +230,15 @@ def test_status(engine: Engine) -> None:
     while True:  # the consumers join their groups in their own time
         done = engine.run("status", "--json", "--bootstrap-servers", f"127.0.0.1:{engine.port}")
         found = json.loads(done.stdout)
-        store, answer = found["consumers"]
-        if store["members"] and answer["members"] and store["lag"] == 0:
+        store = next(consumer for consumer in found["consumers"] if consumer["name"] == "store")
+        if all(consumer["members"] for consumer in found["consumers"]) and store["lag"] == 0:
             break
         assert time.monotonic() < deadline, done.stdout
     assert done.returncode == 0
-    assert (store["name"], answer["name"]) == ("store", "answer")
+    assert [consumer["name"] for consumer in found["consumers"]] == list(CONSUMERS)
     assert len(store["partitions"]) == 12
     assert sum(p["end"] for p in store["partitions"]) >= len(TALK)
-    assert {p["owner"] for p in store["partitions"]} == {"engramlog.store.answer"}
+    assert {p["owner"] for p in store["partitions"]} == {f"engramlog.{'.'.join(CONSUMERS)}"}
     table = engine.run("status", "--partitions", "--bootstrap-servers", f"127.0.0.1:{engine.port}").stdout
     assert "memory.records/11" in table
 

@@ -11,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from engramlog.consumers.app import CONSUMERS
 from engramlog.deploy.local_kafka import errors as kafka
 from engramlog.deploy.tansu import TansuUnavailable
 from engramlog.engine.cli import failures, logs, output
@@ -156,7 +157,7 @@ def test_every_error_of_the_tree_has_a_code() -> None:
         (["history", "--as-of-recorded", "2026-03-01T00:00:00"], 2, "has no offset"),
         (["history", "--as-of-offset", "1", "--as-of-happened", "2026-03-01T00:00:00Z"], 2, "give one of"),
         (["history", "--tenant", ""], 2, "--tenant ''"),
-        (["run", "nobody"], 2, "there are store, answer"),
+        (["run", "nobody"], 2, ", ".join(CONSUMERS)),
         (["up", "--port", "1234", "--bootstrap-servers", "kafka:9092"], 2, "--port is for a Kafka of its own"),
         (["tail", "records", "--from", "yesterday"], 2, "is no time"),
         (["publish", "no-such-file.jsonl"], 2, "does not exist"),
