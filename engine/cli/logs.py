@@ -18,10 +18,33 @@ _CHATTY = {
     "engramlog.faststream": logging.ERROR,  # it warns at each start that topics are not made by chance: on purpose
     "engramlog.engine.client.client": logging.ERROR,  # it warns of cut histories: the commands say so themselves
 }
+_REPEATING = {"aiokafka", "opentelemetry"}
+_QUIET_S = 60.0
+_REMEMBERED = 1_000
 _URL_PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):\S*@")
 _SECRET = re.compile(r"password|secret|token|api_key", re.IGNORECASE)
 _PARAMETER = re.compile(r"((?:password|secret|token)[^=&\s]*=)[^&\s]+", re.IGNORECASE)
 _MASK = "***"
+
+
+class _Once(logging.Filter):
+    """Lets what libraries repeat pass once a minute: while Kafka is away, they say it a hundred times a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is to be written."""
+        if record.name.partition(".")[0] not in _REPEATING or logging.getLogger().level <= logging.DEBUG:
+            return True
+        what = (record.name, record.getMessage())
+        if record.created - self._said.get(what, -_QUIET_S) < _QUIET_S:
+            return False
+        if len(self._said) >= _REMEMBERED:
+            self._said.clear()
+        self._said[what] = record.created
+        return True
 
 
 class _Handler(logging.StreamHandler[Any]):
@@ -46,6 +69,7 @@ def set_up(level: str, *, brief: bool = False) -> None:
             root.removeHandler(handler)
     handler = _Handler()
     handler.setFormatter(logging.Formatter(_FORMAT))
+    handler.addFilter(_Once())
     root.addHandler(handler)
     root.setLevel(level)
     for name, usual in _CHATTY.items():

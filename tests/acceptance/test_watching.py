@@ -13,9 +13,12 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from engramlog.engine.client import MemoryRecord
+from engramlog.deploy.local_kafka import LocalKafka, LocalKafkaError
+from engramlog.engine.client import MemoryClient, MemoryRecord, Scope
+from engramlog.engine.client.admin import create_topics
+from engramlog.engine.settings import Settings
 from engramlog.schemas.keys import partition_for
-from tests.brokers import Rig, eventually
+from tests.brokers import IN_CI, Rig, eventually
 from tests.processes import Command, environment
 from tests.watching import Collector, collecting, health_of, probe, scrape
 
@@ -206,3 +209,50 @@ async def test_a_run_of_several_traces_is_linked_to_each_and_bad_headers_do_no_h
     assert runs
     assert all(not s.parent_id and s.trace_id not in traces for s in runs)
     assert {t for s in collector.named(f"apply {rig.topics.records}") for t, _ in s.links} == {*traces}
+
+
+async def test_kafka_away_is_told_meanwhile_logged_once_and_got_over(tmp_path: Path) -> None:
+    broker = LocalKafka(data_dir=tmp_path / "kafka", port=None)
+    try:
+        await broker.start()
+    except LocalKafkaError as error:
+        if IN_CI:
+            raise
+        pytest.skip(f"no Apache Kafka: {error}")
+    where = broker.bootstrap_servers
+    settings = Settings(bootstrap_servers=where, data_dir=tmp_path / "data", session_timeout_ms=6_000)
+    command = None
+    try:
+        await create_topics(settings.kafka(), partitions=3)
+        command = Command("run", "--json", "--health-port", "0", env=environment(settings), log=tmp_path / "run.log")
+        url = await _health(command)
+        await broker.stop()
+
+        async def told() -> bool:
+            status, about = await probe(url, "/ready")
+            return status == 503 and about["problems"][0].startswith("kafka: ")
+
+        await eventually(told)
+        assert (await probe(url, "/live"))[0] == 200
+        seen = await scrape(url)
+        assert seen.total("engramlog_source_up", source="kafka") == 0
+        assert "engramlog_projection_lag_offsets" not in seen.names
+        broker = LocalKafka(data_dir=tmp_path / "kafka", port=int(where.rpartition(":")[2]))
+        await broker.start()
+
+        async def ready() -> bool:
+            return (await probe(url, "/ready"))[0] == 200
+
+        await eventually(ready, within_s=60)
+        async with MemoryClient(settings.kafka(), timeout_s=30.0) as client:
+            scope = Scope("acme", "helper")
+            await client.publish(scope, MemoryRecord(role="user", content="still here"))
+            assert len((await client.history(scope)).records) == 1
+    finally:
+        if command is not None:
+            command.stop()
+        await broker.stop()
+    said = command.said()
+    assert said.count("not ready: kafka: ") == said.count("kafka answers again") == 1
+    assert said.count("ERROR aiokafka: Unable connect to node") <= 3
+    assert "Traceback" not in said
