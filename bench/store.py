@@ -21,7 +21,7 @@ from engramlog.schemas.codec import records_codec
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 INSERT = (
     "INSERT INTO history_v1_records (tenant, agent, record_id, session_id, user_id, position, recorded_ms, "
-    "happened_us, body, hidden, marked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)"
+    "happened_us, body, hidden, tool, marked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0)"
 )
 
 

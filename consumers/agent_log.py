@@ -30,13 +30,17 @@ class KafkaAgentLog:
     partitions: int
     _consumer: AIOKafkaConsumer | None = None
 
+    def partition(self, tenant: str, agent: str) -> int:
+        """The partition that holds an agent's events."""
+        return partition_for(tenant, agent, self.partitions)
+
     async def last(self, tenant: str, agent: str) -> Reached | None:
         """The last position of an agent's partition; None: it is empty.
 
         Raises:
             BrokerUnavailable: Kafka does not answer.
         """
-        partition = partition_for(tenant, agent, self.partitions)
+        partition = self.partition(tenant, agent)
         with kafka_errors(self.config, "looking for the end of the log"):
             consumer = await self._reader()
             found = TopicPartition(self.topic, partition)
@@ -50,7 +54,7 @@ class KafkaAgentLog:
             BrokerUnavailable: Kafka does not take it.
         """
         assert event.agentid is not None, "commands are an agent's"
-        partition = partition_for(event.tenantid, event.agentid, self.partitions)
+        partition = self.partition(event.tenantid, event.agentid)
         with kafka_errors(self.config, "publishing a command's event"):
             done = await self.broker.publish(
                 records_codec().encode(event), topic=self.topic, key=event.key(), partition=partition

@@ -36,7 +36,7 @@ class Answers:
     reads: asyncio.Semaphore
     commands: Commands
 
-    async def __call__(self, query: q.QueryAsked, *, timeout_s: float) -> q.Reply:
+    async def __call__(self, query: q.QueryAsked, *, timeout_s: float) -> q.Reply:  # noqa: PLR0911 - one guard a line
         """Answer, or say why not; never raises.
 
         Args:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from engramlog.engine.history import History
+from engramlog.engine.history.commands import NOTHING
 from engramlog.engine.positions import PositionWatch
 from engramlog.schemas import envelope as e
 from engramlog.schemas import queries as q
@@ -28,12 +29,19 @@ from engramlog.schemas.codec import records_codec
 from engramlog.schemas.errors import RequestRefused, StoreUnavailable
 
 SOURCE = "engramlog/answer"
-NOTHING = b""
-"""The claim of a command that had nothing to do."""
 
 
 class AgentLog(Protocol):
-    """The partition of ``memory.records`` that holds an agent's events."""
+    """``memory.records``, as far as one agent's events go.
+
+    Attributes:
+        topic: Full name of the topic.
+    """
+
+    topic: str
+
+    def partition(self, tenant: str, agent: str) -> int:
+        """The partition that holds an agent's events."""
 
     async def last(self, tenant: str, agent: str) -> q.Reached | None:
         """Its last position; None: it is empty."""
@@ -89,16 +97,17 @@ class Commands:
             known = await self.history.claim_command(tenant, agent, query.id, body)
         if known.body == NOTHING:
             return q.CommandAnswer()
+        if known.offset is not None:
+            position = q.Reached(topic=self.log.topic, partition=self.log.partition(tenant, agent), offset=known.offset)
+            return q.CommandAnswer(ids=known.ids, event=position)
         event = records_codec().decode(known.body)
-        position = known.position
-        if position is None:
-            if isinstance(event, e.ScopeErasedEvent):
-                # Under an id of its own each time: of the entries of one request the first counts, for ever. Under one
-                # id the last would, and erase what was recorded in between.
-                event = event.model_copy(update={"id": r.new_id()})
-            position = await self.log.publish(event)
-            await self._applied(position, until)
-        return q.CommandAnswer(ids=_named_by(event), event=position)
+        if isinstance(event, e.ScopeErasedEvent):
+            # Under an id of its own each time: of the entries of one request the first counts, for ever. Under one id
+            # the last would, and erase what was recorded in between.
+            event = event.model_copy(update={"id": r.new_id()})
+        position = await self.log.publish(event)
+        await self._applied(position, until)
+        return q.CommandAnswer(ids=known.ids, event=position)
 
     async def _applied(self, position: q.Reached | None, until: float) -> None:
         if position is not None and not await self.watch.wait([position], until=until):
@@ -174,14 +183,3 @@ def _erased(query: q.QueryAsked, frame: dict[str, Any], ask: q.EraseCommand) -> 
     session = query.sessionid if ask.what == "session" else None
     user = query.userid if ask.what == "user" else None
     return e.ScopeErasedEvent(**{**frame, "sessionid": session, "userid": user}, data=data)
-
-
-def _named_by(event: Any) -> tuple[str, ...]:
-    match event.data:
-        case r.RecordsRemoved() as data:
-            return data.ids
-        case r.RecordCorrected() | r.RecordInvalidated() as data:
-            return (data.id,)
-        case r.ScopeErased() as data:
-            return data.record_ids
-    return ()

@@ -31,7 +31,7 @@ def _queries(tables: Tables, *, positions: bool) -> list[tuple[str, Select[Any]]
     entry = [e.tenant, e.agent, e.event_id, e.scope, e.session_id, e.user_id, e.record_ids]
     if positions:
         record += [r.position, r.recorded_ms, r.hidden_at, r.hidden_ms]
-        mark += [m.position, m.recorded_ms]
+        mark += [m.position, m.lies_at, m.recorded_ms]
         target += [t.position]
         entry += [e.partition, e.position, e.recorded_ms]
     columns = {"record": record, "mark": mark, "target": target, "ledger": entry}

@@ -5,7 +5,8 @@ records go the marks that only named them, and the marks that were published wit
 erased user goes although the record that it corrected stays. A removal stays as long as it names a record that stays,
 and a clear of everybody's records stays when one of the users is erased: neither holds content.
 
-A ledger entry does not go: not by a tombstone for its key, and not by another event under its id.
+A ledger entry does not go: not by a tombstone for its key, and not by another event under its id. Of the entries of one
+request only the first counts: a command that is published again must not erase what was recorded in between.
 """
 
 import json
@@ -28,6 +29,8 @@ _WITH_CONTENT = ("corrected", "invalidated", "ended")
 
 def apply(work: Work, entry: Entry, event: ScopeErasedEvent) -> None:
     """Enter an erasure into the ledger and delete what it covers. Every stored row lies before it."""
+    if _is_repeated(work, event):
+        return
     work.write_counts()
     _enter(work, entry, event)
     if event.agentid is not None:
@@ -40,6 +43,21 @@ def apply(work: Work, entry: Entry, event: ScopeErasedEvent) -> None:
             _erase_scope(work, agent, event)
 
 
+def _is_repeated(work: Work, event: ScopeErasedEvent) -> bool:
+    """Whether its request has an entry already, under another id."""
+    if event.data.request_id is None:
+        return False
+    c = work.tables.ledger.c
+    query = select(c.event_id).where(
+        c.tenant == event.tenantid,
+        c.agent == (event.agentid or ""),
+        c.partition == work.partition,
+        c.request_id == event.data.request_id,
+        c.event_id != event.id,
+    )
+    return work.connection.execute(query).first() is not None
+
+
 def _enter(work: Work, entry: Entry, event: ScopeErasedEvent) -> None:
     row: dict[str, Any] = {
         "tenant": event.tenantid,
@@ -50,6 +68,7 @@ def _enter(work: Work, entry: Entry, event: ScopeErasedEvent) -> None:
         "session_id": event.sessionid or "",
         "user_id": event.userid or "",
         "record_ids": json.dumps(sorted(set(event.data.record_ids))),
+        "request_id": event.data.request_id or "",
         "position": entry.offset,
         "recorded_ms": entry.recorded_ms,
     }

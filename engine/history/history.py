@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from engramlog.engine.history import commands
 from engramlog.engine.history.checkpoints import (
     Checkpoint,
     LogEnd,
@@ -14,6 +15,7 @@ from engramlog.engine.history.checkpoints import (
     next_offset,
     open_checkpoint,
 )
+from engramlog.engine.history.commands import Known
 from engramlog.engine.history.database import Database
 from engramlog.engine.history.digest import digest_of
 from engramlog.engine.history.prepared import Prepared, Snapshot
@@ -159,6 +161,38 @@ class History:
     async def read_stats(self, scope: Scope) -> Read[StatsAnswer]:
         """Counts of what the scope sees."""
         return await self._read(scope, lambda snapshot, _: stats_of(snapshot, scope))
+
+    async def select_newest(self, scope: Scope, count: int) -> tuple[str, ...]:
+        """Ids of the newest records of the window, the protected head apart; oldest first."""
+        return (await self._read(scope, lambda snapshot, _: commands.newest(snapshot, scope, count))).answer
+
+    async def select_indices(self, scope: Scope, indices: Sequence[int]) -> tuple[str, ...]:
+        """Ids of the records at these indices of the window, the head and what lies outside passed over."""
+        return (await self._read(scope, lambda snapshot, _: commands.at_indices(snapshot, scope, indices))).answer
+
+    async def select_tool_calls(self, scope: Scope, limit: int) -> tuple[str, ...]:
+        """Ids of the window's tool records and of those with tool calls, the oldest ones first."""
+        return (await self._read(scope, lambda snapshot, _: commands.tool_calls(snapshot, scope, limit))).answer
+
+    async def find_command(self, tenant: str, agent: str, request_id: str) -> Known | None:
+        """What a command was resolved to before; None: never seen."""
+        return await self._database.read(
+            lambda connection: commands.find(connection, self._tables, tenant, agent, request_id)
+        )
+
+    async def claim_command(self, tenant: str, agent: str, request_id: str, body: bytes) -> Known:
+        """Claim what a command is resolved to; if another claimed first, that counts.
+
+        Args:
+            tenant: The tenant.
+            agent: The agent.
+            request_id: The command's identity.
+            body: The encoded event, or :data:`~engramlog.engine.history.commands.NOTHING`.
+        """
+        row, now_ms = (tenant, agent, request_id, body), round(self._clock() * 1000)
+        return await self._database.write(
+            lambda connection: commands.claim(connection, self._database, self._tables, row, now_ms=now_ms)
+        )
 
     async def checkpoints(self) -> list[Checkpoint]:
         """How far every partition was applied, by topic and partition."""

@@ -2,13 +2,14 @@
 
 A mark is kept as a row, with a row for each record that it names. What leaves the window is also written into the
 records (``hidden_at`` is the first mark that hides them), so that reading a window never meets a hidden row.
-A mark that is sent again counts at its later place; a tombstone takes it back.
+A mark that is sent again counts at its later place; a tombstone takes it back. A command's mark takes effect as of the
+offset at which it was resolved, wherever it lies: that offset is the position that is stored for it.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import and_, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, func, or_, select, update
 
 from engramlog.engine.history.tables import AnyRow
 from engramlog.engine.history.work import EVENT, RECORD, Work, chunks
@@ -40,6 +41,12 @@ def named_by(event: AgentEvent) -> tuple[str, ...]:
     if isinstance(event, (RecordInvalidatedEvent, RecordCorrectedEvent)):
         return (event.data.id,)
     return ()
+
+
+def effective(entry: Entry, event: AgentEvent) -> int:
+    """The position before which a mark touches records: where it was resolved, never later than where it lies."""
+    at: int | None = getattr(getattr(event, "data", None), "at", None)
+    return entry.offset if at is None else min(at, entry.offset)
 
 
 def put(work: Work, entry: Entry, event: AgentEvent) -> None:
@@ -80,7 +87,8 @@ def _row(entry: Entry, event: AgentEvent) -> dict[str, Any]:
         "users": getattr(data, "users", ""),
         "session_id": event.sessionid or "",
         "user_id": event.userid or "",
-        "position": entry.offset,
+        "position": effective(entry, event),
+        "lies_at": entry.offset,
         "recorded_ms": entry.recorded_ms,
         "body": entry.value,
     }
@@ -93,33 +101,47 @@ def _target_rows(entry: Entry, event: AgentEvent, ids: Iterable[str]) -> list[di
 
 
 def _clear(work: Work, entry: Entry, event: HistoryClearedEvent) -> None:
-    """Hide what is visible in the address: every stored row lies before this event."""
+    """Hide what is visible in the address."""
     work.write_counts()
-    for table, changes in (
-        (work.tables.records, {"hidden": 1, "hidden_at": entry.offset, "hidden_ms": entry.recorded_ms}),
-        (work.tables.sessions, {"visible": 0}),
-    ):
-        c = table.c
-        address = [c.tenant == event.tenantid, c.agent == event.agentid]
-        if event.sessionid is not None:
-            address.append(c.session_id == event.sessionid)
-        if event.data.users == "own":
-            address.append(c.user_id == (event.userid or ""))
-        if table is work.tables.records:
-            address.append(c.hidden == 0)
-        work.connection.execute(update(table).where(*address).values(changes))
+    r, at = work.tables.records, effective(entry, event)
+    hidden = {"hidden": 1, "hidden_at": at, "hidden_ms": entry.recorded_ms}
+    address = _address(r.c, event)
+    if at == entry.offset:  # every stored row lies before it
+        work.connection.execute(update(r).where(*address, r.c.hidden == 0).values(hidden))
+        s = work.tables.sessions
+        work.connection.execute(update(s).where(*_address(s.c, event)).values(visible=0))
+        return
+    address.append(r.c.position < at)
+    visible = (*address, r.c.hidden == 0)
+    counted = select(r.c.session_id, r.c.user_id, func.count()).where(*visible).group_by(r.c.session_id, r.c.user_id)
+    for session_id, user_id, number in work.connection.execute(counted).all():
+        work.count((event.tenantid, event.agentid, session_id, user_id), visible=-number)
+    work.connection.execute(update(r).where(*visible).values(hidden))
+    later = (*address, r.c.hidden_at > at)
+    work.connection.execute(update(r).where(*later).values(hidden))
+
+
+def _address(c: Any, event: HistoryClearedEvent) -> list[ColumnElement[bool]]:
+    address: list[ColumnElement[bool]] = [c.tenant == event.tenantid, c.agent == event.agentid]
+    if event.sessionid is not None:
+        address.append(c.session_id == event.sessionid)
+    if event.data.users == "own":
+        address.append(c.user_id == (event.userid or ""))
+    return address
 
 
 def _hide(work: Work, entry: Entry, event: RecordsRemovedEvent, ids: Sequence[str]) -> None:
-    c = work.tables.records.c
-    rows = [row for row in work.stored([(event.tenantid, event.agentid, i) for i in ids]) if not row.hidden]
+    c, at = work.tables.records.c, effective(entry, event)
+    rows = [row for row in work.stored([(event.tenantid, event.agentid, i) for i in ids]) if row.position < at]
     for row in rows:
-        work.count((row.tenant, row.agent, row.session_id, row.user_id), visible=-1)
+        if not row.hidden:
+            work.count((row.tenant, row.agent, row.session_id, row.user_id), visible=-1)
     for chunk in chunks([row.record_id for row in rows], _CHUNK):
         work.connection.execute(
             update(work.tables.records)
             .where(c.tenant == event.tenantid, c.agent == event.agentid, c.record_id.in_(chunk))
-            .values(hidden=1, hidden_at=entry.offset, hidden_ms=entry.recorded_ms)
+            .where(or_(c.hidden == 0, c.hidden_at > at))
+            .values(hidden=1, hidden_at=at, hidden_ms=entry.recorded_ms)
         )
 
 

@@ -129,6 +129,12 @@ def _head(source: _Source) -> StoredRecord | None:
     return first if first.record.role in PROTECTED else None
 
 
+def head_position(snapshot: Snapshot, scope: Scope, view: View, streams: Streams) -> int | None:
+    """Where the protected head lies; None: there is none."""
+    head = _head(_Source(snapshot, scope, view, streams))
+    return None if head is None else head.offset
+
+
 def _fill(
     source: _Source, given: _Given, *, left: int | None, before: int | None, above: int | None
 ) -> tuple[bool, bool]:

@@ -46,6 +46,8 @@ class Tables:
         projection: What the checkpoints of this version are kept under, ``history_v1``.
         metadata: All of them.
         projections: Active version of every projection (shared by all versions).
+        claims: What commands were resolved to, by request: the first of several resolvers counts (shared by all
+            versions; rows of the last day only).
         checkpoints: Next offset of every partition (shared by all projections).
         records: One row a record: its last copy.
         sessions: One row for each (tenant, agent, session, user) that ever held a record or a mark, with counts.
@@ -59,6 +61,7 @@ class Tables:
     projection: str
     metadata: MetaData
     projections: Table
+    claims: Table
     checkpoints: Table
     records: Table
     sessions: Table
@@ -77,6 +80,7 @@ def tables_of(version: int) -> Tables:
         projection=prefix,
         metadata=metadata,
         projections=Table("projections", metadata, _text("name", key=True), _number("active_version")),
+        claims=_claims(metadata),
         checkpoints=_checkpoints(metadata),
         records=_records(metadata, prefix),
         sessions=_sessions(metadata, prefix),
@@ -100,6 +104,18 @@ def tables_of(version: int) -> Tables:
             _number("position", key=True),
             _text("reason"),
         ),
+    )
+
+
+def _claims(metadata: MetaData) -> Table:
+    return Table(
+        "claims",
+        metadata,
+        _text("tenant", key=True),
+        _text("agent", key=True),
+        _text("request_id", key=True),
+        Column("body", LargeBinary, nullable=False),
+        Column("made_ms", BigInteger, nullable=False, index=True),
     )
 
 
@@ -132,6 +148,7 @@ def _records(metadata: MetaData, prefix: str) -> Table:
         _flag("hidden"),
         _number("hidden_at", null=True),  # position of the first mark that took it out of the window
         _number("hidden_ms", null=True),  # log time of that mark
+        _flag("tool"),  # a tool's result, or a record that calls tools
         _flag("marked"),  # a correction or an invalidation may exist: look
         Column("body", LargeBinary, nullable=False),
     )
@@ -140,6 +157,17 @@ def _records(metadata: MetaData, prefix: str) -> Table:
     Index(f"{prefix}_records_session", c.tenant, c.agent, c.session_id, c.user_id, c.hidden, c.position)
     Index(f"{prefix}_records_user", c.tenant, c.agent, c.user_id, c.hidden, c.position)
     Index(f"{prefix}_records_agent", c.tenant, c.agent, c.hidden, c.position)
+    calls = text("tool = 1 AND hidden = 0")
+    Index(
+        f"{prefix}_records_tool",
+        c.tenant,
+        c.agent,
+        c.session_id,
+        c.user_id,
+        c.position,
+        sqlite_where=calls,
+        postgresql_where=calls,
+    )
     hidden = text("hidden_at IS NOT NULL")  # costs nothing until a record is hidden; finds what one mark hid
     Index(
         f"{prefix}_records_hidden",
@@ -179,7 +207,8 @@ def _marks(metadata: MetaData, prefix: str) -> Table:
         _text("users"),
         _text("session_id"),
         _text("user_id"),
-        _number("position"),
+        _number("position"),  # where it takes effect: never later than where it lies
+        _number("lies_at"),
         _number("recorded_ms"),
         Column("body", LargeBinary, nullable=False),
     )
@@ -218,6 +247,7 @@ def _ledger(metadata: MetaData, prefix: str) -> Table:
         _text("session_id"),
         _text("user_id"),
         _text("record_ids"),  # a JSON array
+        _text("request_id"),
         _number("position"),
         _number("recorded_ms"),
     )

@@ -112,6 +112,7 @@ RECORD_COLUMNS: Mapping[str, str] = {
     "recorded_ms": "bigint",
     "happened_us": "bigint",
     "body": "bytea",
+    "tool": "smallint",
 }
 
 

@@ -11,6 +11,8 @@ from engramlog.engine.history.work import RECORD, RecordKey, Work
 from engramlog.engine.log import Entry, Run
 from engramlog.schemas.envelope import RecordWritten, ScopeErasedEvent
 
+TOOL_ROLES = ("tool", "function")
+
 _Batch = dict[RecordKey, tuple[Any, ...] | None]
 
 
@@ -54,6 +56,7 @@ def _row(entry: Entry, event: RecordWritten) -> tuple[Any, ...]:
         entry.recorded_ms,
         microseconds(event.data.timestamp),
         entry.value,
+        int(event.data.role in TOOL_ROLES or bool(event.data.tool_calls)),
     )
 
 
