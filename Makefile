@@ -38,6 +38,7 @@ schemas: $(VENV)/.dev ## write what is generated: JSON Schemas, AsyncAPI documen
 	$(BIN)/python -m engramlog.schemas.export
 	$(BIN)/python -m engramlog.schemas.asyncapi
 	$(BIN)/python -m tests.unit.partition_vectors
+	$(BIN)/engramlog config --markdown > docs/SETTINGS.md
 
 schemas-check: $(VENV)/.dev ## whether the committed JSON Schemas and the AsyncAPI document are up to date
 	$(BIN)/python -m engramlog.schemas.export --check

@@ -66,7 +66,7 @@ class Consumers:
     async def __aenter__(self) -> Self:
         kafka = self._settings.kafka()
         cluster = (await inspect_topics(kafka, topics=self._settings.topics())).require()
-        await require_rights(kafka, _rights(self._settings, self._names))
+        await require_rights(kafka, rights_of(self._settings, self._names))
         topics = Topics(self._settings.prefix, cluster.partitions)
         self._history = History(self._settings.effective_history_url(), topics=topics)
         self._broker = _broker(self._settings, ".".join(self._names), self.metrics)
@@ -103,8 +103,8 @@ class Consumers:
             await self._history.stop()
 
 
-def _rights(settings: Settings, names: Sequence[str]) -> Wanted:
-    """What the topic table says of some consumers."""
+def rights_of(settings: Settings, names: Sequence[str]) -> Wanted:
+    """What some consumers must be allowed to do, as the topic table says."""
     table = settings.topics().table()
     return Wanted(
         reads=tuple(spec.name for spec in table if set(names) & set(spec.consumers)),

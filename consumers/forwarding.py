@@ -89,11 +89,12 @@ class Forwarding:
             except InvalidEvent as error:
                 await self.dead_letters.publish(message, error)
                 continue
-            futures.append(
-                await self.broker.publish(
-                    out.value, topic=out.topic, partition=out.partition, key=out.key, no_confirm=True
+            with self.observer.forwarding(message):
+                futures.append(
+                    await self.broker.publish(
+                        out.value, topic=out.topic, partition=out.partition, key=out.key, no_confirm=True
+                    )
                 )
-            )
         await asyncio.gather(*futures)
 
     async def _commit(self, partition: TopicPartition, offset: int) -> None:

@@ -116,6 +116,21 @@ class Observer:
             under_way.dec()
         self.metrics.request_seconds.labels(ask).observe(max(0.0, time.time() - request.timestamp / 1000))
 
+    @contextmanager
+    def forwarding(self, message: Message) -> Iterator[None]:
+        """A message is published anew. Of one that came without a trace nothing is told: there may be very many."""
+        if not (contexts := tracing.contexts_of((message.headers,))):
+            yield
+            return
+        with tracing.received(f"{self.consumer} {message.topic}", contexts, kind="consumer") as span:
+            span.set(
+                **self._about(message.topic),
+                messaging__operation__name=self.consumer,
+                messaging__destination__partition__id=str(message.partition),
+                messaging__kafka__offset=message.offset,
+            )
+            yield
+
     def late(self, ask: str) -> None:
         """A request was dropped: nobody waits for it any more, or it has no reply address."""
         self.metrics.requests.labels(ask, "late").inc()

@@ -14,22 +14,28 @@ _SERVICE = "engramlog"
 
 
 def middlewares() -> Sequence[Any]:
-    """FastStream's spans for what is published; none when nobody watches.
+    """FastStream's spans for what is published within a trace, which pass it on; none when nobody watches.
 
     Only its publishing side: what is read comes in batches without headers (``wire.py``), and is told by run and by
-    request instead (``observing.py``).
+    request instead (``observing.py``). And without the keys, which name tenants and agents.
     """
     if not tracing.enabled():
         return ()
     from faststream.kafka.opentelemetry.provider import KafkaTelemetrySettingsProvider
+    from faststream.kafka.response import KafkaPublishCommand
     from faststream.opentelemetry import TelemetryMiddleware
+    from opentelemetry import trace
     from opentelemetry.metrics import NoOpMeterProvider
 
-    publishing = TelemetryMiddleware(
-        settings_provider_factory=lambda message: None if message is not None else KafkaTelemetrySettingsProvider(),
-        meter_provider=NoOpMeterProvider(),
-    )
-    return (publishing,)
+    class Publishing(KafkaTelemetrySettingsProvider):
+        def get_publish_attrs_from_cmd(self, cmd: KafkaPublishCommand) -> dict[str, Any]:
+            return {k: v for k, v in super().get_publish_attrs_from_cmd(cmd).items() if not k.endswith("message.key")}
+
+    def settings(message: Any) -> Publishing | None:
+        within = trace.get_current_span().get_span_context().is_valid
+        return Publishing() if message is None and within else None
+
+    return (TelemetryMiddleware(settings_provider_factory=settings, meter_provider=NoOpMeterProvider()),)
 
 
 @contextlib.asynccontextmanager

@@ -36,7 +36,6 @@ PLAIN_PASSWORD = "pl4in-5ecret"
 KEY_PASSWORD = "k3y-5ecret"
 CLIENT_SECRET = "0auth/5ecret+"
 _JAAS = "org.apache.kafka.common.security"
-_CREATE, _DESCRIBE_GROUP = 5, 8
 
 
 @dataclass(frozen=True)
@@ -151,16 +150,22 @@ class SecureKafka:
 
     async def grant(self, user: str, kind: str, name: str, *operations: int, prefixed: bool = False) -> None:
         """Allow a user something on a topic, group or cluster."""
+        pattern = 4 if prefixed else 3
+        acls = [(_KINDS[kind], name, pattern, f"User:{user}", "*", operation, 3) for operation in operations]
+        answer = await self._ask(_CreateAcls(acls))
+        for code, message in answer.results:
+            if code:
+                raise for_code(code)(message)
+
+    async def revoke(self, user: str, kind: str, name: str) -> None:
+        """Take back everything that was granted to a user on that name."""
+        await self._ask(_DeleteAcls([(_KINDS[kind], name, _ANY, f"User:{user}", None, _ANY, _ANY)]))
+
+    async def _ask(self, request: Any) -> Any:
         admin = AIOKafkaAdminClient(bootstrap_servers=self.at("PLAINTEXT"))
         await admin.start()
         try:
-            node = admin._client.get_random_node()
-            pattern = 4 if prefixed else 3
-            acls = [(_KINDS[kind], name, pattern, f"User:{user}", "*", operation, 3) for operation in operations]
-            answer = await admin._client.send(node, _CreateAcls(acls))
-            for code, message in answer.results:
-                if code:
-                    raise for_code(code)(message)
+            return await admin._client.send(admin._client.get_random_node(), request)
         finally:
             await admin.close()
 
@@ -170,10 +175,11 @@ class SecureKafka:
         await self.grant(engine, "topic", f"{prefix}.", read, write, configs, prefixed=True)
         await self.grant(engine, "group", f"{prefix}.", read, prefixed=True)
         for topic in ("records", "queries"):
-            await self.grant(agent, "topic", f"{prefix}.{topic}", write, configs)
+            await self.grant(agent, "topic", f"{prefix}.{topic}", write)
         await self.grant(agent, "topic", f"{prefix}.replies", read)
 
 
+_ANY = 1
 _KINDS = {"topic": 2, "group": 3, "cluster": 4}
 _TEXT = String("utf-8")
 
@@ -212,6 +218,52 @@ class _CreateAcls(Request[_CreateAclsStruct]):
 
     def build(self, request_struct_class: type[_CreateAclsStruct]) -> _CreateAclsStruct:
         return request_struct_class(self._acls)
+
+
+class _DeleteAclsResponse(Response):
+    API_KEY = 31
+    API_VERSION = 1
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "results",
+            Array(
+                ("error_code", Int16),
+                ("error_message", _TEXT),
+                (
+                    "matching",
+                    Array(
+                        ("error_code", Int16),
+                        ("error_message", _TEXT),
+                        ("resource_type", Int8),
+                        ("resource_name", _TEXT),
+                        ("pattern_type", Int8),
+                        ("principal", _TEXT),
+                        ("host", _TEXT),
+                        ("operation", Int8),
+                        ("permission", Int8),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+class _DeleteAclsStruct(RequestStruct):
+    API_KEY = 31
+    API_VERSION = 1
+    RESPONSE_TYPE = _DeleteAclsResponse
+    SCHEMA = _CreateAclsStruct.SCHEMA
+
+
+class _DeleteAcls(Request[_DeleteAclsStruct]):
+    API_KEY = 31
+
+    def __init__(self, filters: list[Any]) -> None:
+        self._filters = filters
+
+    def build(self, request_struct_class: type[_DeleteAclsStruct]) -> _DeleteAclsStruct:
+        return request_struct_class(self._filters)
 
 
 def _overrides(

@@ -115,7 +115,7 @@ async def inspect_engine(settings: Settings) -> EngineStatus:
 async def _checkpoints(settings: Settings, topics: Topics) -> tuple[list[Checkpoint], str | None]:
     """The checkpoints of the history, or why there are none: looking must not create a database."""
     url = settings.effective_history_url()
-    if (path := _missing_file(url)) is not None:
+    if (path := missing_file(url)) is not None:
         return [], f"there is no history at {path} (ENGRAMLOG_HISTORY_URL, or ENGRAMLOG_DATA_DIR)"
     history = History(url, topics=topics, timeout_s=settings.timeout_s)
     try:
@@ -127,7 +127,8 @@ async def _checkpoints(settings: Settings, topics: Topics) -> tuple[list[Checkpo
         await history.stop()
 
 
-def _missing_file(url: str) -> Path | None:
+def missing_file(url: str) -> Path | None:
+    """The SQLite file of a URL, if it is not there."""
     path = Path(url.partition(":///")[2])
     return path if url.startswith("sqlite") and not path.exists() else None
 

@@ -24,6 +24,7 @@ _REMEMBERED = 1_000
 _URL_PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):\S*@")
 _SECRET = re.compile(r"password|secret|token|api_key", re.IGNORECASE)
 _PARAMETER = re.compile(r"((?:password|secret|token)[^=&\s]*=)[^&\s]+", re.IGNORECASE)
+_NOT_SECRET = ("_url", "_file")
 _MASK = "***"
 
 
@@ -95,7 +96,7 @@ def masked(url: str) -> str:
 
 
 def _shown(name: str, value: Any) -> Any:
-    if value is not None and _SECRET.search(name):
+    if value is not None and _SECRET.search(name) and not name.endswith(_NOT_SECRET):
         return _MASK
     if isinstance(value, Path):
         return str(value)

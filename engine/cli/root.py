@@ -8,7 +8,9 @@ import click
 
 from engramlog.engine.cli import failures, output
 from engramlog.engine.cli.asking import history, record, stats
+from engramlog.engine.cli.config import config
 from engramlog.engine.cli.demo import demo
+from engramlog.engine.cli.doctor import doctor
 from engramlog.engine.cli.kafka import kafka
 from engramlog.engine.cli.options import LEVELS, Flags
 from engramlog.engine.cli.publish import publish
@@ -74,5 +76,5 @@ def cli(ctx: click.Context, *, log_level: str | None, debug: bool) -> None:
     ctx.obj = Flags(log_level, debug)
 
 
-for command in (demo, up, run, publish, history, record, stats, tail, status, topics, kafka):
+for command in (demo, up, run, publish, history, record, stats, tail, status, topics, kafka, config, doctor):
     cli.add_command(command)

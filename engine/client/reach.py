@@ -21,8 +21,11 @@ from engramlog.schemas.errors import BrokerUnavailable, ConfigurationError, Engr
 _SECOND_LOOK_S = 3.0
 
 
-async def reach(config: KafkaConfig, doing: str) -> None:
+async def reach(config: KafkaConfig, doing: str) -> tuple[str, int]:
     """Connect to one of the bootstrap servers, log in, and ask for the cluster's brokers.
+
+    Returns:
+        Host and port of the one that answered.
 
     Raises:
         ConfigurationError: The broker or we refuse: TLS, login or addresses do not fit.
@@ -36,7 +39,7 @@ async def reach(config: KafkaConfig, doing: str) -> None:
         except EngramlogError as error:
             failures.append(error)
         else:
-            return
+            return host, port
     raise next((f for f in failures if isinstance(f, ConfigurationError)), failures[0])
 
 

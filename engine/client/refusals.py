@@ -154,4 +154,4 @@ def wants_login(security: Security) -> str:
 
 def _text(error: BaseException) -> str:
     """What an error was given, without aiokafka's number and name in front."""
-    return ", ".join(str(argument) for argument in error.args)
+    return ", ".join(str(getattr(argument, "topic", argument)) for argument in error.args)

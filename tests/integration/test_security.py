@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from engramlog.engine.client.oauth import ClientCredentials, TokenRefused, Token
 from engramlog.engine.client.rights import Right, Wanted, missing_rights
 from engramlog.engine.settings import Settings
 from engramlog.schemas.errors import BrokerUnavailable, ConfigurationError
+from tests.brokers import eventually
 from tests.secure import (
     CLIENT_SECRET,
     KEY_PASSWORD,
@@ -342,6 +344,49 @@ async def test_an_agent_that_must_not_read_replies_is_told_so(place: Place) -> N
     async with Consumers(place.settings("engine")), MemoryClient(place.settings("stranger").kafka()) as memory:
         with pytest.raises(ConfigurationError, match=r"ACLs forbid it: User:stranger .* the topic .*\.replies"):
             await memory.history(Scope("acme", "helper"))
+
+
+@pytest.mark.parametrize("kind", ["topic", "group"])
+async def test_a_right_that_is_lost_at_run_time_is_told_once_and_everything_recovers(
+    place: Place, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = {"topic": f"{place.prefix}.records", "group": f"{place.prefix}.store"}[kind]
+    await place.kafka.grant("engine", "topic", f"{place.prefix}.d", Right.WRITE, prefixed=True)
+    await place.kafka.grant("engine", "topic", f"{place.prefix}.records", Right.READ, Right.DESCRIBE_CONFIGS)
+    await place.kafka.grant("engine", "group", f"{place.prefix}.store", Right.READ)
+    for topic in ("queries", "replies", "inbox"):
+        await place.kafka.grant("engine", "topic", f"{place.prefix}.{topic}", Right.DESCRIBE)
+    scope = Scope("acme", "helper")
+    async with (
+        Consumers(place.settings("engine"), ["store"]) as running,
+        MemoryClient(place.settings("root").kafka()) as memory,
+    ):
+        await memory.publish(scope, MemoryRecord(role="user", content="before"))
+        await _stored(running, 1)
+        await place.kafka.revoke("engine", kind, name)
+        await memory.publish(scope, MemoryRecord(role="user", content="meanwhile"))
+        await eventually(_said(caplog, f"User:engine has not the right .*{name}"))
+        await asyncio.sleep(6)  # FastStream tries again after 5 s: nothing more is said
+        told = [r for r in caplog.records if r.name == "engramlog.faststream" and "ACLs" in r.getMessage()]
+        assert len(told) == 1
+        assert not [r for r in caplog.records if r.exc_info and r.levelno > logging.DEBUG]
+        await place.kafka.grant("engine", kind, name, Right.READ)
+        await _stored(running, 2)
+
+
+def _said(caplog: pytest.LogCaptureFixture, pattern: str) -> Callable[[], Awaitable[bool]]:
+    async def said() -> bool:
+        return any(re.search(pattern, r.getMessage()) for r in caplog.records if r.levelno >= logging.WARNING)
+
+    return said
+
+
+async def _stored(running: Consumers, count: int) -> None:
+    async def stored() -> bool:
+        assert running._history is not None
+        return sum(checkpoint.next for checkpoint in await running._history.checkpoints()) >= count
+
+    await eventually(stored)
 
 
 def test_no_repr_shows_a_secret(secure_kafka: SecureKafka) -> None:
