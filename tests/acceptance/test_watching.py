@@ -211,6 +211,35 @@ async def test_a_run_of_several_traces_is_linked_to_each_and_bad_headers_do_no_h
     assert {t for s in collector.named(f"apply {rig.topics.records}") for t, _ in s.links} == {*traces}
 
 
+async def test_a_trace_goes_on_through_the_inbox_and_no_span_names_an_agent(
+    rig: Rig, run: Run, collector: Collector
+) -> None:
+    """Of any producer that writes W3C Trace Context; what comes without it makes no span."""
+    await _health(run("admit", "store", ENGRAMLOG_OTLP_ENDPOINT=collector.url, OTEL_BSP_SCHEDULE_DELAY="50"))
+    inbox, records = rig.topics.inbox, rig.topics.records
+    body = {"tenant": rig.tenant, "agent": "somebody-special", "role": "user", "content": "hello"}
+    trace_id, span_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    parent = ("traceparent", f"00-{trace_id}-{span_id}-01".encode())
+    for headers in ([], [parent]):
+        await rig.put(json.dumps(body).encode(), key=b"k", partition=0, topic=inbox, headers=headers)
+
+    async def applied() -> bool:
+        return any(s.trace_id == trace_id for s in collector.named(f"apply {records}")) and bool(
+            collector.named(f"{records} publish")
+        )
+
+    await eventually(applied)
+    (admitted,), (created,), (published,) = map(
+        collector.named, (f"admit {inbox}", f"{records} create", f"{records} publish")
+    )
+    assert (admitted.trace_id, admitted.parent_id, admitted.links) == (trace_id, span_id, [(trace_id, span_id)])
+    assert (created.parent_id, published.parent_id) == (admitted.span_id, created.span_id)
+    assert {(t, s) for run in collector.named(f"apply {records}") for t, s in run.links} == {
+        (trace_id, created.span_id)
+    }
+    assert "somebody-special" not in json.dumps([s.attributes for s in collector.spans], default=repr)
+
+
 async def test_kafka_away_is_told_meanwhile_logged_once_and_got_over(tmp_path: Path) -> None:
     broker = LocalKafka(data_dir=tmp_path / "kafka", port=None)
     try:
