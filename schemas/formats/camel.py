@@ -16,14 +16,14 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, NoReturn
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from engramlog.schemas.errors import SchemaViolation, TooDeep
-from engramlog.schemas.formats.making import RESERVED, fits, joined, make_part, make_record, media_type, note, short
+from engramlog.schemas.formats.camel_media import images_of, inline, level_of, parts_of, video_of
+from engramlog.schemas.formats.making import CAMEL, RESERVED, fits, joined, kept_as, make_record, note, short
 from engramlog.schemas.json_values import SHALLOWER
-from engramlog.schemas.records import MemoryRecord, Part
+from engramlog.schemas.records import MemoryRecord
 
-KEY = "_camel"
 _CALLING = "FunctionCallingMessage"
 _NO_CALL_ID = "null"
 """What CAMEL itself writes to OpenAI for a call without an id; so that call and result still find each other."""
@@ -32,7 +32,6 @@ _MASKED = "[MASKED]"
 _IDS = uuid.UUID("5f0f6e1c-3a52-5d5e-9a37-0f6f4b1f1c90")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _IDENTIFIER = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,128}")
-_BASE64 = ";base64,"
 
 
 class _Kept(BaseModel):
@@ -81,7 +80,7 @@ def from_camel(data: dict[str, Any]) -> MemoryRecord:
     kept = _kept(record, data)
     if not kept:
         return record
-    return make_record(fields | {"metadata": {**fields["metadata"], KEY: kept}})
+    return make_record(fields | {"metadata": {**fields["metadata"], CAMEL: kept}})
 
 
 def to_camel(record: MemoryRecord) -> dict[str, Any]:
@@ -92,10 +91,9 @@ def to_camel(record: MemoryRecord) -> dict[str, Any]:
     ``extra_info`` (what is no string as JSON), and what CAMEL has no place for (audio, files) a line of the content;
     layer, kind, tags and their like have no place there.
     """
-    kept = _parsed(record)
+    kept = kept_as(_Kept, record.metadata.get(CAMEL))
     if kept is None:
-        said = _said(record, cls=None)
-        return {**said, "uuid": _as_uuid(record.record_id)}
+        return _said(record, cls=None)
     said = _said(record, cls=kept.cls)
     top = {key: value for key, value in kept.record.items() if key != "message"}
     if _told_apart(top.get("role_at_backend")) != _told_apart(said["role_at_backend"]):
@@ -176,7 +174,7 @@ def _fields(data: dict[str, Any], message: dict[str, Any], shown: str) -> dict[s
         "role": "tool" if calling and role == "function" else role,
         "timestamp": _instant(data["timestamp"]),
         "metadata": dict(info) if lifted and info else {},
-        "parts": _media(message),
+        "parts": parts_of(message),
     }
     if fits(message.get("role_name")):
         fields["role_name"] = message["role_name"]
@@ -240,42 +238,6 @@ def _call(message: dict[str, Any]) -> dict[str, Any]:
     return call if extra is None else {**call, "extra_content": extra}
 
 
-def _media(message: dict[str, Any]) -> tuple[Part, ...]:
-    """Images and the video, as parts; what is shaped otherwise is kept with the rest."""
-    parts = []
-    images = message.get("image_list")
-    if isinstance(images, list) and all(_is_image(item) for item in images):
-        parts = [_image(item, message.get("image_detail")) for item in images]
-    if isinstance(video := message.get("video_bytes"), str):
-        detail = _level(message.get("video_detail"))
-        url = f"data:application/octet-stream{_BASE64}{video}"
-        parts.append(make_part({"type": "video", "url": url, "detail": {**detail, KEY: {}}}))
-    return tuple(parts)
-
-
-def _is_image(item: object) -> bool:
-    return isinstance(item, str) or (isinstance(item, dict) and isinstance(item.get("data"), str))
-
-
-def _image(item: dict[str, Any] | str, level: object) -> Part:
-    """An image: by URL, or the bytes of the file that PIL wrote; before 0.2.80 or so bytes only, without a word."""
-    data = item if isinstance(item, str) else item["data"]
-    left = None if isinstance(item, str) else {key: value for key, value in item.items() if key != "data"}
-    url = data if left is not None and left.get("type") == "url" else f"data:{_mime(left)}{_BASE64}{data}"
-    detail = {**_level(level), KEY: left}
-    return make_part({"type": "image", "url": url, "media_type": media_type(url), "detail": detail})
-
-
-def _level(level: object) -> dict[str, str]:
-    return {"detail": level} if isinstance(level, str) else {}
-
-
-def _mime(left: dict[str, Any] | None) -> str:
-    name = (left or {}).get("format")
-    known = isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9.+-]{1,40}", name)
-    return f"image/{name.lower()}" if known and isinstance(name, str) else "application/octet-stream"
-
-
 def _kept(record: MemoryRecord, data: dict[str, Any]) -> dict[str, Any]:
     """What the fields do not say, or say otherwise."""
     message = data["message"]
@@ -316,16 +278,6 @@ def _digest(text: str) -> str:
 # --- to CAMEL ---------------------------------------------------------------------------------------------------------
 
 
-def _parsed(record: MemoryRecord) -> _Kept | None:
-    kept = record.metadata.get(KEY)
-    if kept is None:
-        return None
-    try:
-        return _Kept.model_validate(kept)
-    except ValidationError:
-        return None
-
-
 def _said(record: MemoryRecord, *, cls: str | None) -> dict[str, Any]:
     """What the fields alone say."""
     call = _only_call(record)
@@ -336,13 +288,13 @@ def _said(record: MemoryRecord, *, cls: str | None) -> dict[str, Any]:
         "role_name": record.role_name or _ROLE_NAMES[record.role],
         "role_type": _ROLE_TYPES.get(record.role, "assistant"),
         "content": "" if result else _text(record),
-        "image_detail": _detail(record, "image"),
-        "video_detail": _detail(record, "video"),
+        "image_detail": level_of(record, "image"),
+        "video_detail": level_of(record, "video"),
     }
-    if images := [_as_image(part) for part in record.parts if part.type == "image"]:
+    if images := images_of(record):
         message["image_list"] = images
-    if video := _video(record):
-        message["video_bytes"] = (video.url or "").partition(_BASE64)[2]
+    if (video := video_of(record)) is not None:
+        message["video_bytes"] = inline(video)
     if record.reasoning_content is not None:
         message["reasoning_content"] = record.reasoning_content
     if result:
@@ -353,7 +305,7 @@ def _said(record: MemoryRecord, *, cls: str | None) -> dict[str, Any]:
     elif record.tool_calls:
         message["tool_calls"] = list(deepcopy(record.tool_calls))
     return {
-        "uuid": record.record_id,
+        "uuid": _as_uuid(record.record_id),
         "message": message,
         "role_at_backend": "function" if result else "system" if record.role == "developer" else record.role,
         "extra_info": {k: _as_text(v) for k, v in record.metadata.items() if k not in RESERVED},
@@ -378,7 +330,7 @@ def _only_call(record: MemoryRecord) -> dict[str, Any] | None:
     """A single call of a function with arguments that are an object, as ``FunctionCallingMessage`` has it."""
     if record.role != "assistant" or len(record.tool_calls) != 1:
         return None
-    call = record.tool_calls[0]
+    call = deepcopy(record.tool_calls[0])
     function = call.get("function")
     if call.get("type") != "function" or not isinstance(function, dict) or not fits(function.get("name")):
         return None
@@ -398,38 +350,10 @@ def _no_number(constant: str) -> NoReturn:
 
 def _text(record: MemoryRecord) -> str:
     """The content, and a line for each part that CAMEL has no place for."""
-    video = _video(record)
+    video = video_of(record)
     lines = [note(part) for part in record.parts if part.type not in {"text", "image"} and part is not video]
     text = record.content or joined(record.parts)
     return "\n".join(line for line in (text, *lines) if line)
-
-
-def _video(record: MemoryRecord) -> Part | None:
-    inline = (part for part in record.parts if part.type == "video" and _is_inline(part.url))
-    return next(inline, None)
-
-
-def _is_inline(url: str | None) -> bool:
-    return url is not None and url.startswith("data:") and _BASE64 in url[:256]
-
-
-def _as_image(part: Part) -> dict[str, Any] | str:
-    """An image of ``image_list``: as it was, or as CAMEL would write it."""
-    url = part.url or ""
-    inline = url.partition(_BASE64)[2]
-    left = part.detail.get(KEY, ...)
-    if left is None:
-        return inline
-    if isinstance(left, dict):
-        return {**left, "data": url if left.get("type") == "url" else inline}
-    if not _is_inline(url):
-        return {"type": "url", "data": url}
-    return {"type": "base64", "data": inline, "format": (media_type(url) or "image/png").partition("/")[2].upper()}
-
-
-def _detail(record: MemoryRecord, kind: str) -> str:
-    levels = (part.detail.get("detail") for part in record.parts if part.type == kind)
-    return next((level for level in levels if isinstance(level, str)), "auto")
 
 
 def _as_text(value: JsonValue) -> str:

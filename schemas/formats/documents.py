@@ -12,6 +12,9 @@ _SPACE = " \t\r\n"
 _LONGEST_TOKEN = 16
 """No token but a string is longer, so that an error further from the end is not for want of text."""
 
+_CUT_NUMBER = 2
+"""As many characters may be left over of a number that goes on in the next block: ``1e+`` of ``1e+9`` reads as 1."""
+
 
 class Document:
     """A JSON document in blocks of bytes.
@@ -26,13 +29,17 @@ class Document:
         self._json = json.JSONDecoder()
         self._text = ""
         self._at = 0
-        self._lines_before = 0
+        self._line = 1
+        self._counted = 0
         self._ended = False
+        self._bad: NotUtf8 | None = None
 
     @property
     def line(self) -> int:
         """The line that was reached, from 1."""
-        return 1 + self._lines_before + self._text.count("\n", 0, self._at)
+        self._line += self._text.count("\n", self._counted, self._at)
+        self._counted = self._at
+        return self._line
 
     def messages(self) -> Iterator[tuple[int, Any]]:
         """The values of the list, or of the list ``messages`` of the object, each with its line.
@@ -112,26 +119,33 @@ class Document:
                 raise TooDeep(f"nested too deep; {SHALLOWER}") from None
             except ValueError as error:  # an integer of more digits than Python reads
                 raise NotJson(f"the value is not JSON: {error}") from None
-            if end < len(self._text) or not self._more():  # a number at the end of a block may go on in the next
-                self._at = end
-                return value
+            if isinstance(value, (int, float)) and end + _CUT_NUMBER >= len(self._text) and self._more():
+                continue
+            self._at = end
+            return value
 
     def _more(self) -> bool:
-        """Read on, until there is twice as much; False at the end. What lies behind is let go."""
-        if self._ended:
-            return False
-        self._lines_before += self._text.count("\n", 0, self._at)
-        pieces = [self._text[self._at :]]
-        self._text, self._at = pieces[0], 0
-        wanted, got = max(1, len(pieces[0])), 0
+        """Read on, until there is twice as much; False, and nothing is changed, at the end. What lies behind goes."""
+        pieces: list[str] = []
+        wanted, got = max(1, len(self._text) - self._at), 0
         while got < wanted and not self._ended:
-            block = next(self._blocks, b"")
-            self._ended = not block
-            try:
-                pieces.append(self._decode.decode(block, final=self._ended))
-            except UnicodeDecodeError as error:
-                self._ended = True
-                raise NotUtf8(f"not UTF-8 ({error.reason}); save the file as UTF-8") from None
+            pieces.append(self._decoded(next(self._blocks, b"")))
             got += len(pieces[-1])
-        self._text = "".join(pieces)
-        return got > 0
+        if not got and self._bad:
+            raise self._bad
+        if not got:
+            return False
+        self._line = self.line  # counted before the text goes
+        self._text = "".join([self._text[self._at :], *pieces])
+        self._at = self._counted = 0
+        return True
+
+    def _decoded(self, block: bytes) -> str:
+        """The text of a block; of one that is no text what stands before the bad byte."""
+        self._ended = not block
+        try:
+            return self._decode.decode(block, final=self._ended)
+        except UnicodeDecodeError as error:
+            self._ended = True
+            self._bad = NotUtf8(f"not UTF-8 ({error.reason}); save the file as UTF-8")
+            return error.object[: error.start].decode()

@@ -154,11 +154,14 @@ class _Tell:
 def _import(found: _Found, place: int, ids: str | None, said: datetime, file: str) -> Imported:
     message, index = found.messages[place], found.first + place
     try:
-        name = json.dumps([ids, found.session, index, message], sort_keys=True)
-        record_id = None if ids is None else str(uuid.uuid5(_IDS, name))
-        record = from_openai(message, timestamp=said, record_id=record_id).model_copy(update={"origin": "import"})
+        record = from_openai(message, timestamp=said)
     except InvalidEvent as error:
         raise BadInput(file, found.line, error, within=f"messages[{place}]: " if found.whole else "") from error
+    made = {"origin": "import"}
+    if ids is not None:
+        name = json.dumps([ids, found.session, index, message], sort_keys=True)
+        made["record_id"] = str(uuid.uuid5(_IDS, name))
+    record = record.model_copy(update=made)
     return Imported(record=record, session=found.session, line=found.line)
 
 

@@ -1,16 +1,20 @@
-"""What the formats share: records with our errors, strings that fit a field, text that stands for a part."""
+"""What the formats share: records with our errors, what is kept beside fields, text that stands for a part."""
 
 import hashlib
 import re
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
 from engramlog.schemas.codec import invalid
 from engramlog.schemas.records import MemoryRecord, Part
 
-RESERVED = frozenset({"_camel", "_openai"})
+OPENAI = "_openai"
+CAMEL = "_camel"
+RESERVED = frozenset({CAMEL, OPENAI})
 """Keys of ``metadata`` and of a part's ``detail`` that belong to a format."""
+
+K = TypeVar("K", bound=BaseModel)
 
 _TAG_CHARACTERS = 256
 _MEDIA_TYPE = re.compile(r"data:([\w.+-]{1,100}/[\w.+-]{1,100})[;,]", re.ASCII)
@@ -34,6 +38,16 @@ def make_part(fields: dict[str, Any]) -> Part:
         return Part(**fields)
     except ValidationError as error:
         raise invalid(error) from None
+
+
+def kept_as(model: type[K], kept: JsonValue) -> K | None:
+    """What a format kept under its key; None: nothing, or nothing of ours, for a publisher may write anything there."""
+    if kept is None:
+        return None
+    try:
+        return model.model_validate(kept)
+    except ValidationError:
+        return None
 
 
 def fits(value: object) -> bool:

@@ -1,26 +1,22 @@
 """OpenAI chat messages (Chat Completions and its dialects) to records and back, lossless.
 
-What has no field is kept in ``metadata["_openai"]`` (:class:`_Kept`), and for a part in ``detail["_openai"]``
-(:class:`_KeptItem`); a plain message needs neither.
+What has no field is kept in ``metadata["_openai"]`` (:class:`_Kept`); a plain message needs none of it.
 """
 
 import re
 from copy import deepcopy
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from engramlog.schemas.errors import SchemaViolation
-from engramlog.schemas.formats.making import fits, joined, make_part, make_record, media_type, note, short
-from engramlog.schemas.records import MemoryRecord, Part
+from engramlog.schemas.formats.making import OPENAI, fits, joined, kept_as, make_record, short
+from engramlog.schemas.formats.openai_parts import items_of, part_of
+from engramlog.schemas.records import MemoryRecord
 
-KEY = "_openai"
-_FILE_ID = "openai-file:"
 _TOOL_ROLES = frozenset({"tool", "function"})
 _FIELDS = frozenset({"role", "content"})
-
-K = TypeVar("K", bound=BaseModel)
 
 
 class _Kept(BaseModel):
@@ -45,22 +41,6 @@ class _Kept(BaseModel):
     ids: dict[str, str] = Field(default_factory=dict)
 
 
-class _KeptItem(BaseModel):
-    """A content part without its text or URL.
-
-    Attributes:
-        item: The part as it was, without what stands in the record's part.
-        at: Where in it the text or the URL belongs; nowhere: a part that we do not know, kept in whole.
-        cut: How many characters of the URL were put in front of what stood there, to make it one.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    item: dict[str, JsonValue] = Field(default={"type": "text"})
-    at: Annotated[tuple[str, ...], Field(max_length=2)] = ("text",)
-    cut: Annotated[int, Field(ge=0)] = 0
-
-
 def from_openai(
     message: dict[str, Any], *, timestamp: datetime | None = None, record_id: str | None = None
 ) -> MemoryRecord:
@@ -83,7 +63,7 @@ def from_openai(
         return record
     # The id and the time made up meanwhile stay.
     return make_record(
-        {**fields, "record_id": record.record_id, "timestamp": record.timestamp, "metadata": {KEY: kept}}
+        {**fields, "record_id": record.record_id, "timestamp": record.timestamp, "metadata": {OPENAI: kept}}
     )
 
 
@@ -94,7 +74,7 @@ def to_openai(record: MemoryRecord) -> dict[str, Any]:
     a message that OpenAI's API accepts: what the role or the API has no place for (a video, an image said by a tool, a
     file by reference) stands as a line of text; reasoning, which the API refuses in a request, is left out.
     """
-    kept = _parsed(_Kept, record.metadata.get(KEY))
+    kept = kept_as(_Kept, record.metadata.get(OPENAI))
     message = _accepted(record) if kept is None else _exact(record, kept)
     return {key: value for key, value in message.items() if value is not ...}
 
@@ -127,7 +107,7 @@ def _read(message: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 def _read_content(rest: dict[str, Any], fields: dict[str, Any], kept: dict[str, Any]) -> None:
     content = rest.pop("content", ...)
     if isinstance(content, list) and content:
-        fields["parts"] = tuple(_part(item) for item in content)
+        fields["parts"] = tuple(part_of(item) for item in content)
         fields["content"] = joined(fields["parts"])
     elif isinstance(content, str) and content:
         fields["content"] = content
@@ -186,63 +166,6 @@ def _shortened(call: dict[str, Any], key: str, ids: dict[str, str]) -> dict[str,
     return {**call, key: short(call_id)}
 
 
-_PLACES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "text": ("text", ("text",)),
-    "refusal": ("text", ("refusal",)),
-    "image_url": ("image", ("image_url", "url")),
-    "video_url": ("video", ("video_url", "url")),  # vLLM, OpenRouter
-    "audio_url": ("audio", ("audio_url", "url")),  # vLLM
-    "input_audio": ("audio", ("input_audio", "data")),
-    "file": ("file", ("file", "file_data")),
-}
-"""Which part a content part is, and where its text or URL stands."""
-
-_TOLD = ("detail", "filename", "format")
-"""What a content part says of its content and any reader of the record understands: it stands in ``Part.detail``."""
-
-_AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
-
-
-def _part(item: object) -> Part:
-    if not isinstance(item, dict):
-        raise SchemaViolation(f"content: a part is an object, not {type(item).__name__}")
-    kind = item.get("type")
-    kind, at = _PLACES.get(kind, ("", ())) if isinstance(kind, str) else ("", ())
-    if kind == "file" and isinstance(item.get("file"), dict) and "file_data" not in item["file"]:
-        at = ("file", "file_id")
-    holder = item.get(at[0]) if len(at) > 1 else item
-    if not kind or not isinstance(holder, dict) or not isinstance(holder.get(at[-1]), str):
-        return make_part({"type": "text", "text": "", "detail": {KEY: {"item": item, "at": []}}})
-    value = holder[at[-1]]
-    if kind == "text":
-        return _marked({"type": "text", "text": value}, item, at, cut=0)
-    prefix = _prefix(at, holder, value)
-    url = prefix + value
-    return _marked({"type": kind, "url": url, "media_type": media_type(url)}, item, at, cut=len(prefix))
-
-
-def _prefix(at: tuple[str, ...], holder: dict[str, Any], value: str) -> str:
-    """What makes the value a URL: OpenAI has audio as bare base64, files as a ``data:`` URL, bare, or by id."""
-    if at[-1] == "file_id":
-        return _FILE_ID
-    if at[-1] == "data":
-        audio = holder.get("format")
-        known = _AUDIO_TYPES.get(audio) if isinstance(audio, str) else None
-        return f"data:{known or 'application/octet-stream'};base64,"
-    return "data:application/octet-stream;base64," if at[-1] == "file_data" and not value.startswith("data:") else ""
-
-
-def _marked(fields: dict[str, Any], item: dict[str, Any], at: tuple[str, ...], *, cut: int) -> Part:
-    holder = item[at[0]] if len(at) > 1 else {}
-    told = {key: holder[key] for key in _TOLD if isinstance(holder.get(key), str)}
-    left = {key: value for key, value in item.items() if key != at[0]}
-    if len(at) > 1:
-        left[at[0]] = {key: value for key, value in holder.items() if key != at[1] and key not in told}
-    kept: dict[str, Any] = {"item": left, "at": list(at)} if left != {"type": "text"} else {}
-    kept |= {"cut": cut} if cut else {}
-    return make_part({**fields, "detail": {**told, KEY: kept}})
-
-
 # --- to a message -----------------------------------------------------------------------------------------------------
 
 
@@ -270,7 +193,7 @@ def _exact(record: MemoryRecord, kept: _Kept) -> dict[str, Any]:
 
 def _exact_content(record: MemoryRecord, kept: _Kept) -> Any:
     if record.parts:
-        return _items(record)
+        return items_of(record)
     if record.content and not kept.said_in:
         return record.content
     return {"absent": ..., "null": None, "empty": "", "list": []}.get(kept.content or "empty")
@@ -285,16 +208,13 @@ def _accepted(record: MemoryRecord) -> dict[str, Any]:
     """A message that OpenAI accepts, whatever the record."""
     message: dict[str, Any] = {"role": record.role, "content": record.content}
     if record.parts:
-        items = _items(record)
-        message["content"] = (
-            items if record.role != "function" else "\n".join(str(item.get("text", "")) for item in items)
-        )
+        items = items_of(record)
+        plain = "\n".join(str(item.get("text", "")) for item in items)
+        message["content"] = plain if record.role == "function" else items
     if record.name is not None and record.role != "tool":  # the call names the tool
         message["name"] = _NOT_IN_NAMES.sub("_", record.name)[:_NAME_CHARACTERS]
     if record.role == "assistant" and record.tool_calls:
-        message["tool_calls"] = list(
-            deepcopy(record.tool_calls)
-        )  # the record stays as it is, whoever edits the message
+        message["tool_calls"] = list(deepcopy(record.tool_calls))  # whoever edits the message edits no record
         message["content"] = message["content"] or None
     if record.role == "tool":
         message["tool_call_id"] = record.tool_call_id or record.record_id
@@ -305,65 +225,3 @@ def _accepted(record: MemoryRecord) -> dict[str, Any]:
 
 _NAME_CHARACTERS = 64
 _NOT_IN_NAMES = re.compile(r"[\s<|\\/>]")
-
-
-def _items(record: MemoryRecord) -> list[dict[str, Any]]:
-    """The content parts; text that the parts do not say, by hand or by a correction, stands in place of theirs."""
-    parts = record.parts
-    came = any(KEY in part.detail for part in parts)
-    if record.content != joined(parts) and (record.content or came):
-        first = next((place for place, part in enumerate(parts) if part.text), 0)
-        said = [make_part({"type": "text", "text": record.content})] if record.content else []
-        parts = (*_wordless(parts[:first]), *said, *_wordless(parts[first:]))
-    return [_item(part, record.role) for part in parts]
-
-
-def _wordless(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    return tuple(part for part in parts if not part.text)
-
-
-def _item(part: Part, role: str) -> dict[str, Any]:
-    kept = _parsed(_KeptItem, part.detail.get(KEY))
-    if kept is not None:
-        return _exact_item(part, kept)
-    item = _user_item(part) if role == "user" else None
-    return item or {"type": "text", "text": note(part)}
-
-
-def _exact_item(part: Part, kept: _KeptItem) -> dict[str, Any]:
-    if not kept.at:  # a part that we do not know
-        return kept.item
-    value = part.text if part.type == "text" else (part.url or "")[kept.cut :]
-    if len(kept.at) == 1:
-        return {**kept.item, kept.at[0]: value}
-    told = {key: part.detail[key] for key in _TOLD if key in part.detail}
-    inner = kept.item.get(kept.at[0])
-    return {**kept.item, kept.at[0]: {**(inner if isinstance(inner, dict) else {}), **told, kept.at[1]: value}}
-
-
-def _user_item(part: Part) -> dict[str, Any] | None:
-    """A part as a user may say it, or None where OpenAI has no such part."""
-    url, detail = part.url or "", part.detail
-    if part.type == "image" and url.startswith(("https://", "http://", "data:")):
-        level = {"detail": detail["detail"]} if detail.get("detail") in {"auto", "low", "high"} else {}
-        return {"type": "image_url", "image_url": {"url": url, **level}}
-    if part.type == "audio" and (audio := _AUDIO_FORMATS.get(media_type(url) or "")):
-        return {"type": "input_audio", "input_audio": {"data": url.partition(",")[2], "format": audio}}
-    if part.type == "file" and url.startswith(_FILE_ID):
-        return {"type": "file", "file": {"file_id": url.removeprefix(_FILE_ID)}}
-    if part.type == "file" and url.startswith("data:"):
-        return {"type": "file", "file": {"file_data": url, "filename": str(detail.get("filename") or "file")}}
-    return None
-
-
-_AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-
-
-def _parsed(model: type[K], kept: JsonValue) -> K | None:
-    """What was kept, or None: whoever writes a record may write anything under our key."""
-    if kept is None:
-        return None
-    try:
-        return model.model_validate(kept)
-    except ValidationError:
-        return None

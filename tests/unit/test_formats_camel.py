@@ -58,6 +58,8 @@ def test_what_camel_wrote_comes_out_as_it_went_in(name: str) -> None:
 
 OTHER: dict[str, dict[str, Any]] = {
     "any id": altered("user", uuid="sess/1 客服 👋"),
+    "an id and nothing else of note": altered("system", uuid="not a uuid"),
+    "a uuid in capitals": altered("system", uuid="0190163D-8694-739B-AEA5-966C26F8AD91"),
     "a long id": altered("user", uuid="x" * 5_000),
     "an id with a control character": altered("user", uuid="a\x00b"),
     "an empty id": altered("user", uuid=""),
@@ -190,6 +192,21 @@ def test_a_call_with_a_long_id_and_its_result_find_each_other() -> None:
     long = {"tool_call_id": "c" * 300}
     call, result = from_camel(altered("call", message=long)), from_camel(altered("result, text", message=long))
     assert call.tool_calls[0]["id"] == result.tool_call_id
+
+
+@pytest.mark.parametrize("name", ["meta", "images by pixel", "parallel calls", "call, signed", "result and all else"])
+def test_who_edits_a_dict_edits_no_record(name: str) -> None:
+    def spoil(value: Any) -> None:
+        for item in list(value.values() if isinstance(value, dict) else value):
+            if isinstance(item, (dict, list)):
+                spoil(item)
+        value.clear()
+
+    data = copy.deepcopy(RECORDS[name])
+    record = from_camel(data)
+    spoil(data)
+    spoil(to_camel(record))
+    assert to_camel(record) == RECORDS[name]
 
 
 # --- Python objects ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engramlog.schemas import errors
@@ -139,6 +139,7 @@ BAD_LINES: dict[str, tuple[bytes, str, str]] = {
     "too many digits": (b'{"role": "user", "x": ' + b"1" * 5_000 + b"}", "not_json", "4300 digits"),
     "surrogate": (b'{"role": "user", "content": "\\ud800"}', "lone_surrogate", "repair the text"),
     "too deep": (b'{"role": "user", "x": ' + b"[" * 60 + b"]" * 60 + b"}", "too_deep", "nested"),
+    "deeper": (b'{"role": "user", "x": ' + b"[" * 900 + b"]" * 900 + b"}", "too_deep", "nested"),
     "far too deep": (b'{"role": "user", "x": ' + b"[" * 200_000, "too_deep", "nested too deep"),
 }
 
@@ -146,7 +147,7 @@ BAD_LINES: dict[str, tuple[bytes, str, str]] = {
 @pytest.mark.parametrize("name", BAD_LINES)
 def test_a_bad_line_is_raised_with_its_place_after_all_before_it(name: str) -> None:
     line, reason, words = BAD_LINES[name]
-    reading = read_openai(io.BytesIO(GOOD + b"\n" + line + b"\n" + GOOD))
+    reading = read_openai(io.BytesIO(GOOD + b"\n" + line + b"\n" + GOOD), ids="talk")
     assert to_openai(next(reading).record) == json.loads(GOOD)
     with pytest.raises(BadInput) as raised:
         next(reading)
@@ -198,6 +199,7 @@ DOCUMENTS: dict[str, tuple[bytes, int, int, str]] = {
     "torn before the messages": (b'{\n"mess', 0, 2, "the file ends inside of a value"),
     "torn behind the messages": (b'{\n"messages": [{"role": "user"}]', 1, 2, "the file ends where '}' is missing"),
     "torn in a character": ('[{"role": "user"},\n{"a": "世'.encode()[:-1], 1, 2, "not UTF-8"),
+    "no text": (b'[{"role": "user"}, {"role": "user"},{"\xff": 1}, {"role": "user"}]', 2, 1, "not UTF-8"),
     "broken": (b'[{"role": "user"},\n oops, ' + b" " * 99 + b"]", 1, 2, "the value is not JSON"),
     "no comma": (b'[{"role": "user"}\n{"role": "user"}]', 1, 2, "expected ']', found '{'"),
     "more behind the end": (b'[{"role": "user"}]\n{}', 1, 2, "something follows the end of the document"),
@@ -298,6 +300,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+@example([1.5, -1e99, 1e-7, [10, 2], True, ""], 1, None, False, True)
 @given(st.lists(values, max_size=4), st.integers(1, 9), st.sampled_from([None, 1]), st.booleans(), st.booleans())
 def test_a_document_is_what_json_says_however_it_comes_in_blocks(
     items: list[Any], size: int, indent: int | None, named: bool, escaped: bool
