@@ -75,8 +75,8 @@ class Ownership:
     async def open_all(self, assigned: Iterable[TopicPartition], consumer: AIOKafkaConsumer) -> None:
         """They came to this owner."""
         self._consumer = consumer
-        for partition in sorted(assigned):
-            await self._open(partition, consumer)
+        # At once: one after the other, each would wait until the broker ends an empty fetch on the same connection.
+        await asyncio.gather(*(self._open(partition, consumer) for partition in sorted(assigned)))
 
     async def expects(self, partition: TopicPartition, last_offset: int) -> int | None:
         """The offset that a partition wants next, if a batch that ends at ``last_offset`` may be a part of it.

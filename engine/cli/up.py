@@ -15,6 +15,7 @@ from engramlog.engine.cli.options import health_option, json_option, settings_op
 from engramlog.engine.cli.topics import make_topics
 
 if TYPE_CHECKING:
+    from engramlog.consumers.app import Consumers
     from engramlog.deploy.local_kafka import LocalKafka
     from engramlog.engine.settings import Settings
 
@@ -122,12 +123,15 @@ async def _serve(settings: "Settings", broker: _Broker, names: Sequence[str], *,
         consumers,
     ):
         _tell_ready(settings, broker, running, health, as_json=as_json)
-        await _while_running(broker)
+        await _while_running(broker, consumers)
 
 
-async def _while_running(broker: _Broker) -> None:
-    """Until cancelled; or until the Kafka that we started is gone."""
-    while broker.own is None or broker.own.pid is not None:  # noqa: ASYNC110 - a process has no event to wait for
+async def _while_running(broker: _Broker, consumers: "Consumers") -> None:
+    """Until cancelled; or until the Kafka that we started is gone, or a consumer has died: somebody starts us again."""
+    while broker.own is None or broker.own.pid is not None:
+        alive, report = consumers.health.live()
+        if not alive:
+            raise RuntimeError("; ".join(report["problems"]))
         await asyncio.sleep(_WATCH_S)
     from engramlog.deploy.local_kafka.errors import StartFailed
 

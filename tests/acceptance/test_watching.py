@@ -1,8 +1,10 @@
 """What operators see of the real processes: metrics, probes, and one trace from publish to reply."""
 
+import asyncio
 import contextlib
 import json
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -285,3 +287,14 @@ async def test_kafka_away_is_told_meanwhile_logged_once_and_got_over(tmp_path: P
     assert said.count("not ready: kafka: ") == said.count("kafka answers again") == 1
     assert said.count("ERROR aiokafka: Unable connect to node") <= 3
     assert "Traceback" not in said
+
+
+async def test_a_port_that_is_taken_ends_the_process_with_one_line(rig: Rig, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = Command("run", "--health-port", port, env=environment(rig.settings), log=tmp_path / "log")
+        assert await asyncio.to_thread(command.process.wait, 60) == 4
+    assert f"engramlog: the health port {port} at 127.0.0.1 cannot be had" in command.said()
+    assert "Traceback" not in command.said()
