@@ -1,6 +1,7 @@
 """The agents' log as commands see it: where a partition ends, and one event published to it."""
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from faststream.kafka import KafkaBroker
@@ -29,6 +30,7 @@ class KafkaAgentLog:
     topic: str
     partitions: int
     _consumer: AIOKafkaConsumer | None = None
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def partition(self, tenant: str, agent: str) -> int:
         """The partition that holds an agent's events."""
@@ -67,8 +69,13 @@ class KafkaAgentLog:
             await self._consumer.stop()
 
     async def _reader(self) -> AIOKafkaConsumer:
-        if self._consumer is None:
-            consumer = AIOKafkaConsumer(self.topic, **self.config.reader())
-            await consumer.start()
-            self._consumer = consumer
-        return self._consumer
+        async with self._starting:
+            if self._consumer is None:
+                consumer = AIOKafkaConsumer(self.topic, **self.config.reader())
+                try:
+                    await consumer.start()
+                except BaseException:
+                    await consumer.stop()
+                    raise
+                self._consumer = consumer
+            return self._consumer

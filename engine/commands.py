@@ -5,7 +5,8 @@ Steps, one command of an agent at a time:
 
 1. wait until the history covers the end of the agent's partition;
 2. look whether the request was resolved before, else resolve it and *claim* the resolution in the history's database:
-   of several processes that resolve the same request (one may be a stale owner that woke up) the first claim counts;
+   of several processes that resolve the same request (one may be a stale owner that woke up) the first claim counts,
+   and no claim counts that was resolved without knowing of another command of the agent;
 3. publish the claimed event under the request's id: published again it is the same event, and touches nothing that
    was recorded after it was resolved;
 4. wait until the history has applied it, and answer.
@@ -20,7 +21,7 @@ from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from engramlog.engine.history import History
-from engramlog.engine.history.commands import NOTHING
+from engramlog.engine.history.commands import NOTHING, Claim, Known
 from engramlog.engine.positions import PositionWatch
 from engramlog.schemas import envelope as e
 from engramlog.schemas import queries as q
@@ -88,13 +89,24 @@ class Commands:
 
     async def _carry_out(self, query: q.QueryAsked, until: float) -> q.CommandAnswer:
         tenant, agent = query.tenantid, query.agentid
-        last = await self.log.last(tenant, agent)
-        await self._applied(last, until)
-        known = await self.history.find_command(tenant, agent, query.id)
-        if known is None:
-            event = await self._resolve(query, at=0 if last is None else last.offset + 1)
+        while True:
+            last = await self.log.last(tenant, agent)
+            await self._applied(last, until)
+            known = await self.history.find_command(tenant, agent, query.id)
+            if known is not None:
+                return await self._finish(query, known, until)
+            at = 0 if last is None else last.offset + 1
+            event = await self._resolve(query, at=at)
             body = NOTHING if event is None else records_codec().encode(event)
-            known = await self.history.claim_command(tenant, agent, query.id, body)
+            claimed = await self.history.claim_command(Claim(tenant, agent, query.id, at, body))
+            if isinstance(claimed, Known):
+                return await self._finish(query, claimed, until)
+            if claimed.pending is not None:  # its process died, or is still at it: published twice it is the same
+                await self._finish(query, claimed.pending, until)
+
+    async def _finish(self, query: q.QueryAsked, known: Known, until: float) -> q.CommandAnswer:
+        """Publish what was claimed, unless the history has it, and wait until it has."""
+        tenant, agent = query.tenantid, query.agentid
         if known.body == NOTHING:
             return q.CommandAnswer()
         if known.offset is not None:

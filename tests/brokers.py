@@ -18,11 +18,13 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from faststream.kafka import KafkaBroker
 
 from engramlog.consumers.app import Consumers
 from engramlog.deploy.local_kafka import LocalKafka, LocalKafkaError
 from engramlog.engine.client import KafkaConfig, MemoryClient, Position, Scope
 from engramlog.engine.client.admin import create_topics
+from engramlog.engine.history import History
 from engramlog.engine.settings import Settings
 from engramlog.schemas.dead_letters import HEADER, DeadLetter
 from engramlog.schemas.topics import Topics
@@ -118,6 +120,41 @@ class Rig:
             for m in await self.read(self.topics.dead_letters)
         ]
         return sorted(letters, key=lambda pair: pair[0].died)
+
+    def broker(self) -> KafkaBroker:
+        """A FastStream broker, not started."""
+        return KafkaBroker(
+            self.config.bootstrap_servers,
+            acks="all",
+            enable_idempotence=True,
+            allow_auto_create_topics=False,
+            logger=None,
+        )
+
+    async def rebuilt(self) -> str:
+        """The digest of a history that is built anew from the log as it is now."""
+        topics = self.topics
+        settings = self.settings.model_copy(
+            update={"history_url": f"sqlite:///{self.settings.data_dir / f'{uuid.uuid4().hex}.db'}"}
+        )
+        history = History(settings.effective_history_url(), topics=topics)
+        await history.start()
+        consumer = AIOKafkaConsumer(**self.config.reader())
+        await consumer.start()
+        found = [TopicPartition(topics.records, p) for p in range(self.partitions)]
+        ends = {(tp.topic, tp.partition): end for tp, end in (await consumer.end_offsets(found)).items()}
+        await consumer.stop()
+        try:
+            async with Consumers(settings, ["store"]):
+
+                async def caught_up() -> bool:
+                    reached = {(c.topic, c.partition): c.next for c in await history.checkpoints()}
+                    return all(reached.get(place, 0) >= end for place, end in ends.items())
+
+                await eventually(caught_up, within_s=60)
+            return await history.digest()
+        finally:
+            await history.stop()
 
     def scope(self, agent: str = "helper", **more: Any) -> Scope:
         return Scope(more.pop("tenant", self.tenant), agent, **more)

@@ -39,7 +39,7 @@ async def about(url: str, *, timeout_s: float) -> StoreInfo:
         version = ".".join(map(str, dialect.server_version_info or ()))
         known: dict[str, int] = {}
         if inspect(connection).has_table("projections"):
-            known = dict(connection.execute(text(_PROJECTIONS)).tuples())
+            known = dict(connection.execute(text(_PROJECTIONS)).tuples().all())
         return StoreInfo(f"{'SQLite' if dialect.name == 'sqlite' else 'PostgreSQL'} {version}", known)
 
     database.open()

@@ -1,10 +1,11 @@
 """What commands need of the history: which records they mean, and what a request was resolved to before."""
 
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, select, text
 
 from engramlog.engine.history.database import Database
 from engramlog.engine.history.prepared import Snapshot
@@ -19,6 +20,8 @@ from engramlog.schemas.scope import Scope
 NOTHING = b""
 """The claim of a command that had nothing to do."""
 
+_LOCKS = 20_261
+"""The class of our advisory locks in PostgreSQL."""
 _KEPT_MS = 24 * 60 * 60 * 1000
 
 
@@ -73,7 +76,19 @@ def tool_calls(snapshot: Snapshot, scope: Scope, limit: int) -> tuple[str, ...]:
 
 def find(connection: Connection, tables: Tables, tenant: str, agent: str, request_id: str) -> Known | None:
     """What a request was resolved to; None: it was not seen."""
-    m, e, x, k = tables.marks.c, tables.ledger.c, tables.erased.c, tables.claims.c
+    applied = _applied(connection, tables, tenant, agent, request_id)
+    if applied is not None:
+        return applied
+    k = tables.claims.c
+    claims = select(k.body).where(k.tenant == tenant, k.agent == agent, k.request_id == request_id)
+    for (body,) in connection.execute(claims):
+        return Known(bytes(body), None, _ids(bytes(body)))
+    return None
+
+
+def _applied(connection: Connection, tables: Tables, tenant: str, agent: str, request_id: str) -> Known | None:
+    """What the history has of a request's event."""
+    m, e, x = tables.marks.c, tables.ledger.c, tables.erased.c
     mark = select(m.body, m.lies_at).where(m.tenant == tenant, m.agent == agent, m.event_id == request_id)
     for body, lies_at in connection.execute(mark):
         return Known(bytes(body), lies_at, _ids(bytes(body)))
@@ -81,31 +96,60 @@ def find(connection: Connection, tables: Tables, tenant: str, agent: str, reques
     for position, record_ids in connection.execute(entry):
         return Known(b"{}", position, tuple(json.loads(record_ids)))
     erased = select(x.id).where(x.tenant == tenant, x.agent == agent, x.what == EVENT, x.id == request_id)
-    if connection.execute(erased).first() is not None:
-        return Known(NOTHING)
-    claim = select(k.body).where(k.tenant == tenant, k.agent == agent, k.request_id == request_id)
-    for (body,) in connection.execute(claim):
-        return Known(bytes(body), None, _ids(bytes(body)))
-    return None
+    return None if connection.execute(erased).first() is None else Known(NOTHING)
 
 
-def claim(
-    connection: Connection,
-    database: Database,
-    tables: Tables,
-    row: tuple[str, str, str, bytes],
-    *,
-    now_ms: int,
-) -> Known:
-    """Claim the resolution of a request (tenant, agent, request id, body); the first claim counts."""
-    tenant, agent, request_id, body = row
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a request was resolved to, to be claimed.
+
+    Attributes:
+        tenant: The tenant.
+        agent: The agent.
+        request_id: The command's identity.
+        at: As of which offset of the agent's partition it was resolved: all before it had been applied.
+        body: The encoded event, or :data:`NOTHING`.
+    """
+
+    tenant: str
+    agent: str
+    request_id: str
+    at: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """A claim that came too late: another command of the agent was claimed that this one has not seen.
+
+    Attributes:
+        pending: That command, if it may not have been published yet: publish it, then resolve anew.
+    """
+
+    pending: Known | None
+
+
+def claim(connection: Connection, database: Database, tables: Tables, made: Claim, *, now_ms: int) -> Known | Outdated:
+    """Claim a resolution: of several of one request the first counts, and none counts that missed another command."""
+    if not database.is_sqlite:
+        lock = zlib.crc32(f"{made.tenant}/{made.agent}".encode())
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCKS}, {lock - 2**31})"))
     k = tables.claims
-    values = {"tenant": tenant, "agent": agent, "request_id": request_id, "body": body, "made_ms": now_ms}
+    known = find(connection, tables, made.tenant, made.agent, made.request_id)
+    if known is not None:
+        return known
+    own = (k.c.tenant == made.tenant, k.c.agent == made.agent)
+    latest = select(k.c.request_id, k.c.body).where(*own, k.c.body != NOTHING).order_by(k.c.at.desc()).limit(1)
+    for request_id, body in connection.execute(latest).all():
+        applied = _applied(connection, tables, made.tenant, made.agent, request_id)
+        if applied is None:
+            return Outdated(Known(bytes(body), None, _ids(bytes(body))))
+        if applied.offset is not None and applied.offset >= made.at:
+            return Outdated(None)
     connection.execute(delete(k).where(k.c.made_ms < now_ms - _KEPT_MS))
-    connection.execute(database.insert(k).values(values).on_conflict_do_nothing())
-    found = select(k.c.body).where(k.c.tenant == tenant, k.c.agent == agent, k.c.request_id == request_id)
-    first = bytes(connection.execute(found).scalar_one())
-    return Known(first, None, _ids(first))
+    values = {"tenant": made.tenant, "agent": made.agent, "request_id": made.request_id}
+    connection.execute(database.insert(k).values(**values, at=made.at, body=made.body, made_ms=now_ms))
+    return Known(made.body, None, _ids(made.body))
 
 
 def _ids(body: bytes) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from engramlog.engine.history.checkpoints import (
     next_offset,
     open_checkpoint,
 )
-from engramlog.engine.history.commands import Known
+from engramlog.engine.history.commands import Claim, Known, Outdated
 from engramlog.engine.history.database import Database
 from engramlog.engine.history.digest import digest_of
 from engramlog.engine.history.prepared import Prepared, Snapshot
@@ -180,18 +180,16 @@ class History:
             lambda connection: commands.find(connection, self._tables, tenant, agent, request_id)
         )
 
-    async def claim_command(self, tenant: str, agent: str, request_id: str, body: bytes) -> Known:
-        """Claim what a command is resolved to; if another claimed first, that counts.
+    async def claim_command(self, made: Claim) -> Known | Outdated:
+        """Claim what a command is resolved to.
 
-        Args:
-            tenant: The tenant.
-            agent: The agent.
-            request_id: The command's identity.
-            body: The encoded event, or :data:`~engramlog.engine.history.commands.NOTHING`.
+        Returns:
+            What counts: this claim, or an earlier one of the same request. :class:`Outdated`: it counts nothing,
+            because it was resolved without knowing of another command; resolve anew.
         """
-        row, now_ms = (tenant, agent, request_id, body), round(self._clock() * 1000)
+        now_ms = round(self._clock() * 1000)
         return await self._database.write(
-            lambda connection: commands.claim(connection, self._database, self._tables, row, now_ms=now_ms)
+            lambda connection: commands.claim(connection, self._database, self._tables, made, now_ms=now_ms)
         )
 
     async def checkpoints(self) -> list[Checkpoint]:

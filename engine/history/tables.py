@@ -108,15 +108,19 @@ def tables_of(version: int) -> Tables:
 
 
 def _claims(metadata: MetaData) -> Table:
-    return Table(
+    table = Table(
         "claims",
         metadata,
         _text("tenant", key=True),
         _text("agent", key=True),
         _text("request_id", key=True),
+        _number("at"),  # as of which offset it was resolved
         Column("body", LargeBinary, nullable=False),
-        Column("made_ms", BigInteger, nullable=False, index=True),
+        _number("made_ms"),
     )
+    Index("claims_made", table.c.made_ms)
+    Index("claims_at", table.c.tenant, table.c.agent, table.c.at)
+    return table
 
 
 def _checkpoints(metadata: MetaData) -> Table:
