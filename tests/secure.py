@@ -58,7 +58,7 @@ class Authority:
         self._certificate = (
             x509.CertificateBuilder(self._name, self._name, public, x509.random_serial_number())
             .not_valid_before(now - dt.timedelta(days=30))
-            .not_valid_after(now + dt.timedelta(days=30))
+            .not_valid_after(now + dt.timedelta(days=300))
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(_usage(signs=True), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
@@ -80,7 +80,7 @@ class Authority:
                 x509.random_serial_number(),
             )
             .not_valid_before(now - dt.timedelta(days=20))
-            .not_valid_after(now + dt.timedelta(days=-1 if expired else 20))
+            .not_valid_after(now + dt.timedelta(days=-1 if expired else 200))
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs=False), critical=True)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.conn import create_conn
 from aiokafka.protocol.metadata import MetadataRequest
 
 from engramlog.engine.client.connection import KafkaConfig, kafka_errors
-from engramlog.engine.client.reach import reach
+from engramlog.engine.client.reach import connection, reach
 
 _FETCH, _INIT_PRODUCER_ID = 1, 22
 _BY_FETCH: Mapping[int, str] = {12: "2.7", 13: "3.1", 14: "3.5", 15: "3.5", 16: "3.7", 17: "3.9", 18: "4.1"}
@@ -44,13 +43,10 @@ async def look_at_broker(config: KafkaConfig) -> Broker:
     doing = "looking at the broker"
     host, port = await reach(config, doing)
     with kafka_errors(config, doing):
-        connection = await create_conn(host, port, **config.connection())
-        try:
-            versions: Mapping[int, tuple[int, int]] = connection._versions  # noqa: SLF001 - told nowhere else
-            certificate = connection._writer.get_extra_info("peercert")  # noqa: SLF001 - likewise
-            metadata = await connection.send(MetadataRequest([]))
-        finally:
-            connection.close()
+        async with connection(host, port, config.connection()) as found:
+            versions: Mapping[int, tuple[int, int]] = found._versions  # noqa: SLF001 - told nowhere else
+            certificate = found._writer.get_extra_info("peercert")  # noqa: SLF001 - likewise
+            metadata = await found.send(MetadataRequest([]))
     left = ssl.cert_time_to_seconds(certificate["notAfter"]) - time.time() if certificate else None
     return Broker(
         brokers=len(metadata.brokers),

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
-from aiokafka.conn import AIOKafkaConnection, collect_hosts, create_conn
+from aiokafka.conn import AIOKafkaConnection, collect_hosts
 from aiokafka.errors import KafkaConnectionError, KafkaError, SaslAuthenticationFailed
 from aiokafka.protocol.metadata import MetadataRequest
 
@@ -47,9 +47,9 @@ async def _greet(config: KafkaConfig, host: str, port: int, arguments: dict[str,
     where = f"Kafka at {host}:{port}"
     greeted = False
     try:
-        async with _connection(host, port, arguments) as connection:
+        async with connection(host, port, arguments) as found:
             greeted = True
-            answer = await connection.send(MetadataRequest([]))
+            answer = await found.send(MetadataRequest([]))
             if not answer.brokers and config.security.tokens is not None:
                 # A refused token is a challenge, which aiokafka takes for success; then Kafka answers with nothing.
                 raise SaslAuthenticationFailed
@@ -75,7 +75,7 @@ async def _second_look(config: KafkaConfig, host: str, port: int, error: BaseExc
 async def _is_kafka(host: str, port: int) -> bool:
     plain = {"security_protocol": "PLAINTEXT", "request_timeout_ms": int(_SECOND_LOOK_S * 1000)}
     try:
-        async with _connection(host, port, plain):
+        async with connection(host, port, plain):
             return True
     except (KafkaError, OSError, TimeoutError):
         return False
@@ -96,11 +96,14 @@ async def _is_tls(host: str, port: int) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def _connection(host: str, port: int, arguments: dict[str, Any]) -> AsyncIterator[AIOKafkaConnection]:
-    connection = await create_conn(host, port, **arguments)
+async def connection(host: str, port: int, arguments: dict[str, Any]) -> AsyncIterator[AIOKafkaConnection]:
+    """A single connection, logged in; closed, and waited for, at the end."""
+    made = AIOKafkaConnection(host, port, **arguments)
     try:
-        yield connection
+        await made.connect()
+        yield made
     finally:
-        if (closed := connection.close()) is not None:
+        closed = made.close()
+        if made._protocol is not None and closed is not None:  # noqa: SLF001 - else nobody will say it is closed
             with contextlib.suppress(OSError, TimeoutError):
                 await asyncio.wait_for(asyncio.shield(closed), _SECOND_LOOK_S)

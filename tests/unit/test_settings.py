@@ -59,7 +59,7 @@ def test_what_contradicts_itself_is_told_at_once(case: str) -> None:
 
 
 def test_all_contradictions_are_told_together() -> None:
-    with pytest.raises(ConfigurationError, match="SSL_CAFILE.*; .*SASL_PASSWORD"):
+    with pytest.raises(ConfigurationError, match=r"SSL_CAFILE.*; .*SASL_PASSWORD"):
         Security(ssl_cafile=Path("/ca.pem"), sasl_password="x")
 
 
