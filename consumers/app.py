@@ -1,5 +1,6 @@
 """The consumers as one running whole: checked, started and stopped in order."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -74,7 +75,7 @@ class Consumers:
             await self._history.start()
             wiring = Wiring(self._settings, cluster, topics, self._broker, self._history, self.metrics, self.health)
             self._deliveries = [CONSUMERS[name](wiring) for name in self._names]
-            await self._broker.start()
+            await _start(self._broker)
             self.health.start(
                 LogEnds(self._settings.kafka(client_id="engramlog.health"), timeout_s=LOOK_TIMEOUT_S),
                 self._history,
@@ -101,6 +102,13 @@ class Consumers:
         await self.health.stop()
         if self._history is not None:
             await self._history.stop()
+
+
+async def _start(broker: KafkaBroker) -> None:
+    """Start all subscribers at once: each waits for its group, one after the other that would take seconds each."""
+    await broker.connect()
+    await asyncio.gather(*(subscriber.start() for subscriber in broker.subscribers))
+    broker.running = True
 
 
 def rights_of(settings: Settings, names: Sequence[str]) -> Wanted:

@@ -79,7 +79,7 @@ class Requests:
     _open: dict[TopicPartition, set[int]] = field(default_factory=dict)
     _next: dict[TopicPartition, int] = field(default_factory=dict)
     _committed: dict[TopicPartition, int] = field(default_factory=dict)
-    _committed_at: float = 0.0
+    _committing: asyncio.Task[None] | None = None
     _stopping: bool = False
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
@@ -92,6 +92,8 @@ class Requests:
     async def on_partitions_assigned(self, _assigned: set[TopicPartition], consumer: AIOKafkaConsumer) -> None:
         """Partitions came to this owner."""
         self._consumer = consumer
+        if self._committing is None:
+            self._committing = asyncio.create_task(self._commit_now_and_then(), name="engramlog-commit")
 
     async def stop(self) -> None:
         """Take no more, finish what is under way, for a few seconds, and commit."""
@@ -100,6 +102,10 @@ class Requests:
             await asyncio.wait(self._tasks, timeout=_STOP_S)
         for task in self._tasks:
             task.cancel()
+        if self._committing is not None:
+            self._committing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._committing
         await self._commit()
         await self.on_stop()
 
@@ -115,10 +121,6 @@ class Requests:
             task = asyncio.create_task(self._serve(request, partition))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        now = asyncio.get_running_loop().time()
-        if now - self._committed_at >= COMMIT_EVERY_S:
-            self._committed_at = now
-            await self._commit()
 
     async def _serve(self, request: Message, partition: TopicPartition) -> None:
         try:
@@ -182,6 +184,11 @@ class Requests:
             key=address.correlation_id.encode(),
             headers={q.CORRELATION_ID: address.correlation_id},
         )
+
+    async def _commit_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(COMMIT_EVERY_S)
+            await self._commit()
 
     async def _commit(self) -> None:
         """Commit up to the oldest request that is still under way."""
