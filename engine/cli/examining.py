@@ -133,7 +133,7 @@ async def _broker(settings: Settings, findings: list[Finding]) -> Broker | None:
 
 def _security(settings: Settings, broker: Broker) -> Iterator[Finding]:
     security = settings.security
-    text = security.protocol
+    text: str = security.protocol
     if security.sasl:
         text += f", {security.sasl_mechanism} as {security.sasl_username or 'the principal of the token'}"
     if broker.certificate_days is not None:

@@ -9,14 +9,11 @@ from enum import IntEnum
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupAuthorizationFailedError, IncompatibleBrokerVersion, TopicAuthorizationFailedError
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String
 
 from engramlog.engine.client.admin import connected, coordinator_of
 from engramlog.engine.client.connection import KafkaConfig
+from engramlog.engine.client.requests import GroupsRequest, MetadataRequest
 from engramlog.schemas.errors import ConfigurationError
-
-_TEXT = String("utf-8")
 
 
 class Right(IntEnum):
@@ -90,7 +87,7 @@ def _lacking(who: str, kind: str, names: Iterable[str], right: Right, found: Map
 
 async def _of_topics(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[str, int | None]:
     client = admin._client  # noqa: SLF001 - aiokafka's admin client has no public way to send a request
-    answer = (await client.send(client.get_random_node(), _MetadataRequest(sorted(names)))).to_object()
+    answer = (await client.send(client.get_random_node(), MetadataRequest(sorted(names)))).to_object()
     denied = TopicAuthorizationFailedError.errno
     return {
         topic["topic"]: 0 if topic["error_code"] == denied else topic["authorized_operations"]
@@ -102,7 +99,7 @@ async def _of_topics(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[s
 async def _of_group(admin: AIOKafkaAdminClient, group: str) -> int | None:
     try:
         node = await coordinator_of(admin, group)
-        answer = await admin._client.send(node, _GroupsRequest([group]))  # noqa: SLF001 - as above
+        answer = await admin._client.send(node, GroupsRequest([group]))  # noqa: SLF001 - as above
     except GroupAuthorizationFailedError:
         return 0
     described = answer.to_object()["groups"][0]
@@ -110,107 +107,3 @@ async def _of_group(admin: AIOKafkaAdminClient, group: str) -> int | None:
         return 0
     bits = described["authorized_operations"]
     return bits if isinstance(bits, int) and bits >= 0 else None
-
-
-# Two requests that aiokafka 0.14 lacks: it stops at Metadata 5, and reads DescribeGroups 3 as if it were 2.
-
-
-class _MetadataResponse(Response):
-    API_KEY = 3
-    API_VERSION = 8
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("brokers", Array(("node_id", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT))),
-        ("cluster_id", _TEXT),
-        ("controller_id", Int32),
-        (
-            "topics",
-            Array(
-                ("error_code", Int16),
-                ("topic", _TEXT),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    Array(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", Array(Int32)),
-                        ("isr", Array(Int32)),
-                        ("offline_replicas", Array(Int32)),
-                    ),
-                ),
-                ("authorized_operations", Int32),
-            ),
-        ),
-        ("authorized_operations", Int32),
-    )
-
-
-class _MetadataStruct(RequestStruct):
-    API_KEY = 3
-    API_VERSION = 8
-    RESPONSE_TYPE = _MetadataResponse
-    SCHEMA = Schema(
-        ("topics", Array(_TEXT)),
-        ("allow_auto_topic_creation", Boolean),
-        ("include_cluster_authorized_operations", Boolean),
-        ("include_topic_authorized_operations", Boolean),
-    )
-
-
-class _MetadataRequest(Request[_MetadataStruct]):
-    API_KEY = 3
-
-    def __init__(self, topics: list[str]) -> None:
-        self._topics = topics
-
-    def build(self, request_struct_class: type[_MetadataStruct]) -> _MetadataStruct:
-        return request_struct_class(self._topics, False, False, True)  # noqa: FBT003 - in the schema's order
-
-
-class _GroupsResponse(Response):
-    API_KEY = 15
-    API_VERSION = 3
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "groups",
-            Array(
-                ("error_code", Int16),
-                ("group", _TEXT),
-                ("state", _TEXT),
-                ("protocol_type", _TEXT),
-                ("protocol", _TEXT),
-                (
-                    "members",
-                    Array(
-                        ("member_id", _TEXT),
-                        ("client_id", _TEXT),
-                        ("client_host", _TEXT),
-                        ("metadata", Bytes),
-                        ("assignment", Bytes),
-                    ),
-                ),
-                ("authorized_operations", Int32),
-            ),
-        ),
-    )
-
-
-class _GroupsStruct(RequestStruct):
-    API_KEY = 15
-    API_VERSION = 3
-    RESPONSE_TYPE = _GroupsResponse
-    SCHEMA = Schema(("groups", Array(_TEXT)), ("include_authorized_operations", Boolean))
-
-
-class _GroupsRequest(Request[_GroupsStruct]):
-    API_KEY = 15
-
-    def __init__(self, groups: list[str]) -> None:
-        self._groups = groups
-
-    def build(self, request_struct_class: type[_GroupsStruct]) -> _GroupsStruct:
-        return request_struct_class(self._groups, True)  # noqa: FBT003 - in the schema's order
