@@ -113,6 +113,8 @@ async def test_a_closed_partition_is_rewound_and_opened_when_the_store_is_back(c
     assert ownership._task is not None
     await ownership._task
     assert (consumer.paused, consumer.at, ownership.next) == (set(), 100, {P: 100})
-    ownership.close(P, rewind_to=100)
+    assert ownership.closed == {}
+    ownership.close(P, "the disk is full", rewind_to=100)
     assert (consumer.paused, consumer.at, ownership.next) == ({P}, 100, {})
+    assert ownership.closed == {P: "the disk is full"}
     await ownership.stop()
