@@ -317,6 +317,17 @@ async def test_topics_are_not_created_without_the_right(secure_kafka: SecureKafk
         await create_topics(settings.kafka(), partitions=1)
 
 
+async def test_who_may_create_topics_creates_them(secure_kafka: SecureKafka) -> None:
+    settings = Settings(**secure_kafka.settings("stranger"), prefix=f"t{uuid.uuid4().hex[:10]}", partitions=2)
+    create, rest = 5, (Right.DESCRIBE, Right.DESCRIBE_CONFIGS)
+    await secure_kafka.grant("stranger", "topic", f"{settings.prefix}.", create, *rest, prefixed=True)
+    created = await create_topics(settings.kafka(), topics=settings.topics(), replication=1, min_insync_replicas=1)
+    cluster = (await inspect_topics(settings.kafka(), topics=settings.topics())).require()
+    assert [state.spec.name for state in cluster.states] == created
+    assert {(state.partitions, state.replication) for state in cluster.states} == {(2, 1)}
+    assert [state.remarks for state in cluster.states if state.remarks] == []
+
+
 async def test_rights_are_told_one_by_one(place: Place) -> None:
     await place.kafka.grant("stranger", "topic", f"{place.prefix}.records", Right.READ)
     topic = f"{place.prefix}.records"

@@ -15,9 +15,7 @@ CLASSES = [
 KINDS = [*CLASSES, OSError, ConnectionResetError, TimeoutError]
 
 
-@pytest.mark.parametrize(
-    "kind", KINDS, ids=lambda kind: kind.__name__
-)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_the_map_is_complete(kind: type[Exception]) -> None:
     with pytest.raises((BrokerUnavailable, ConfigurationError, TooLarge)), kafka_errors(KafkaConfig(), "testing"):
         raise kind(*(["detail"] if kind is not foreign.CommitFailedError else []))
@@ -29,3 +27,16 @@ def test_the_message_names_the_broker_and_what_was_done() -> None:
         raise foreign.KafkaConnectionError("gone")
     with pytest.raises(ConfigurationError, match="topics create"), kafka_errors(KafkaConfig(), "testing"):
         raise foreign.UnknownTopicOrPartitionError
+
+
+REFUSED = [
+    kind for kind in CLASSES if "Authoriz" in kind.__name__ or "Sasl" in kind.__name__ or "Authent" in kind.__name__
+]
+
+
+@pytest.mark.parametrize("kind", REFUSED, ids=lambda kind: kind.__name__)
+def test_a_refusal_is_never_tried_again(kind: type[Exception]) -> None:
+    with pytest.raises(ConfigurationError), kafka_errors(KafkaConfig(), "testing"):
+        raise kind("detail")
+    with pytest.raises(ConfigurationError), kafka_errors(KafkaConfig(), "testing"):
+        raise foreign.KafkaConnectionError("closed") from kind("detail")
