@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from engramlog.schemas.errors import InvalidEvent, NotJson, NotUtf8, SchemaViolation, TooDeep
+from engramlog.schemas.errors import InvalidEvent, NotJson, NotUtf8, Permanent, SchemaViolation, TooDeep
 from engramlog.schemas.formats.camel import from_camel
 from engramlog.schemas.formats.documents import Document
 from engramlog.schemas.formats.openai import from_openai
@@ -30,8 +30,10 @@ _BOM = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 18
 
 
-class BadInput(InvalidEvent):
+class BadInput(Permanent, ValueError):
     """A place in a file that holds no record; the message says file, line and what is wrong.
+
+    No ``InvalidEvent``, for no event was read and no dead letter comes of it; its cause is one.
 
     Attributes:
         file: The file's name.
@@ -43,7 +45,8 @@ class BadInput(InvalidEvent):
         super().__init__(f"{file}, line {line}: {within}{cause}")
         self.file = file
         self.line = line
-        self.reason = cause.reason  # type: ignore[misc]  # of a class for events, of the cause here
+        self.reason = cause.reason
+        self.__cause__ = cause
 
 
 OnBad = Callable[[BadInput], None]

@@ -390,6 +390,8 @@ def test_a_record_by_hand_is_what_camel_would_write() -> None:
     calling = to_camel(MemoryRecord(role="assistant", tool_calls=(call,)))["message"]
     assert calling["__class__"] == "FunctionCallingMessage"
     assert (calling["func_name"], calling["args"], calling["tool_call_id"]) == ("f", {"a": 1}, "c")
+    custom = {"id": "c", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
+    assert to_camel(MemoryRecord(role="assistant", tool_calls=(custom,)))["message"]["tool_calls"] == [custom]
     both = to_camel(MemoryRecord(role="assistant", tool_calls=(call, call)))["message"]
     assert (both["__class__"], both["tool_calls"]) == ("BaseMessage", [call, call])
     result = to_camel(MemoryRecord(role="tool", content="1", tool_call_id="c", name="f"))

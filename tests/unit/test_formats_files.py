@@ -155,7 +155,8 @@ def test_a_bad_line_is_raised_with_its_place_after_all_before_it(name: str) -> N
     assert (bad.file, bad.line, bad.reason) == ("<stream>", 3, reason)
     assert str(bad).startswith("<stream>, line 3: ")
     assert words in str(bad)
-    assert isinstance(bad, errors.InvalidEvent)
+    assert isinstance(bad, errors.Permanent)
+    assert isinstance(bad.__cause__, errors.InvalidEvent)
 
 
 @pytest.mark.parametrize("name", BAD_LINES)
