@@ -128,10 +128,12 @@ async def _serve(settings: "Settings", broker: _Broker, names: Sequence[str], *,
 
 async def _while_running(broker: _Broker, consumers: "Consumers") -> None:
     """Until cancelled; or until the Kafka that we started is gone, or a consumer has died: somebody starts us again."""
+    died = False
     while broker.own is None or broker.own.pid is not None:
         alive, report = consumers.health.live()
-        if not alive:
+        if died and not alive:  # seen twice: what has just failed is being started again
             raise RuntimeError("; ".join(report["problems"]))
+        died = not alive
         await asyncio.sleep(_WATCH_S)
     from engramlog.deploy.local_kafka.errors import StartFailed
 
