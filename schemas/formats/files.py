@@ -30,7 +30,7 @@ _BOM = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 18
 
 
-class BadInput(Permanent, ValueError):
+class BadInput(Permanent, ValueError):  # noqa: N818 - a permanent error, named as that family is
     """A place in a file that holds no record; the message says file, line and what is wrong.
 
     No ``InvalidEvent``, for no event was read and no dead letter comes of it; its cause is one.
