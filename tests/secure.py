@@ -33,6 +33,7 @@ HOST = "127.0.0.1"
 PASSWORDS = {"root": "r00t-5ecret", "engine": "eng1ne-5ecret", "agent": "ag3nt-5ecret", "stranger": "str4nger-5ecret"}
 """root may do everything; engine and agent what the README says of them; stranger nothing."""
 PLAIN_PASSWORD = "pl4in-5ecret"
+REAUTH_MS = 2_000
 KEY_PASSWORD = "k3y-5ecret"
 CLIENT_SECRET = "0auth/5ecret+"
 _JAAS = "org.apache.kafka.common.security"
@@ -301,6 +302,8 @@ def _overrides(
     found |= {
         "listener.name.secure.sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN,OAUTHBEARER",
         "listener.name.secure.scram-sha-256.sasl.jaas.config": scram,
+        # Logins by SCRAM-SHA-256 end after so long; aiokafka cannot log in again on the same connection.
+        "listener.name.secure.scram-sha-256.connections.max.reauth.ms": str(REAUTH_MS),
         "listener.name.secure.plain.sasl.jaas.config": f"{_JAAS}.plain.PlainLoginModule required {users};",
         "listener.name.secure.oauthbearer.sasl.jaas.config": (
             f'{oauth}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'

@@ -25,6 +25,7 @@ from tests.secure import (
     KEY_PASSWORD,
     PASSWORDS,
     PLAIN_PASSWORD,
+    REAUTH_MS,
     SecureKafka,
     TokenEndpoint,
     token_endpoint,
@@ -84,6 +85,23 @@ async def test_other_passwords(place: Place, mechanism: str) -> None:
     login = {"sasl_username": "plain", "sasl_password": PLAIN_PASSWORD} if mechanism == "PLAIN" else {}
     await place.kafka.grant_roles(place.prefix, engine=login.get("sasl_username", "engine"))
     await _round_trip(place.settings(sasl_mechanism=mechanism, **login), place.settings("root"))
+
+
+async def test_logins_that_end_cost_nothing(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    login = {"sasl_mechanism": "SCRAM-SHA-256"}
+    await place.kafka.grant_roles(place.prefix)
+    scope = Scope("acme", "helper", session="s1")
+    engine, agent = place.settings("engine", **login), place.settings("agent", **login)
+    said = [f"turn {n}" for n in range(30)]
+    async with Consumers(engine), MemoryClient(agent.kafka(), timeout_s=30) as memory:
+        for text in said:
+            await memory.publish(scope, MemoryRecord(role="user", content=text))
+            await asyncio.sleep(4 * REAUTH_MS / 1000 / len(said))  # the broker's clock, not ours, ends the logins
+        window = await memory.history(scope)
+        assert not window.seen.stale
+    assert [entry.record.content for entry in window.records] == said
+    logins = [r for r in caplog.records if r.getMessage() == "Authenticated as engine via SCRAM-SHA-256"]
+    assert len([r for r in logins if r.created > logins[0].created + 1.5 * REAUTH_MS / 1000]) >= 3
 
 
 async def test_mutual_tls_with_an_encrypted_key(place: Place) -> None:
