@@ -11,7 +11,7 @@ DAY_MS = 86_400_000
 
 def test_names_come_from_the_prefix() -> None:
     names = [spec.name for spec in Topics(prefix="acme.memory").table()]
-    assert names == ["acme.memory.records", "acme.memory.queries", "acme.memory.replies", "acme.memory.dead-letters"]
+    assert names == [f"acme.memory.{name}" for name in ("inbox", "records", "queries", "replies", "dead-letters")]
 
 
 def test_the_way_of_the_log_is_compacted_for_ever() -> None:
