@@ -11,7 +11,7 @@ from engramlog.schemas import records as r
 from engramlog.schemas.codec import records_codec
 from engramlog.schemas.keys import parse_key
 from engramlog.schemas.queries import AsOf, HistoryAnswer, HistoryQuery, Page
-from engramlog.schemas.scope import Scope
+from engramlog.schemas.scope import Scope, Users
 
 TOPIC = "memory.records"
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -127,7 +127,7 @@ async def given(history: History, log: Log, sizes: Sequence[int] = ()) -> None:
             await history.apply(Run(run.topic, run.partition, max(at, run.expected), run.next, rest))
 
 
-def scope(session: str | None = None, user: str | None = None, users: str = "own", **other: str) -> Scope:
+def scope(session: str | None = None, user: str | None = None, users: Users = "own", **other: str) -> Scope:
     """The scope of the log's default agent."""
     return Scope(other.get("tenant", "acme"), other.get("agent", "bot"), session, user, users)
 

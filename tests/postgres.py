@@ -71,7 +71,7 @@ def running(folder: Path, bin_: Path, account: dict[str, Any]) -> Iterator[Serve
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [bin_ / "postgres", "-D", folder / "data", "-k", folder, *options],
+            [str(part) for part in (bin_ / "postgres", "-D", folder / "data", "-k", folder, *options)],
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=folder,
@@ -119,7 +119,8 @@ def started() -> Iterator[Server]:
         if account:
             os.chown(folder, account["user"], account["group"])
         setup = [bin_ / "initdb", "-D", folder / "data", "-U", "tests", "-A", "trust", "-E", "UTF8", "--no-sync"]
-        done = subprocess.run([*setup, "--locale=C"], capture_output=True, check=False, cwd=folder, **account)
+        command = [str(part) for part in (*setup, "--locale=C")]
+        done = subprocess.run(command, capture_output=True, check=False, cwd=folder, **account)
         if done.returncode:
             raise RuntimeError(f"initdb failed: {done.stderr.decode(errors='replace')}")
         with running(folder, bin_, account) as server:

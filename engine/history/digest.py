@@ -24,17 +24,15 @@ def digest_of(connection: Connection, tables: Tables, *, positions: bool) -> str
 
 
 def _queries(tables: Tables, *, positions: bool) -> list[tuple[str, Select[Any]]]:
-    r, m, t, e = tables.records.c, tables.marks.c, tables.targets.c, tables.ledger.c
+    r, m, e = tables.records.c, tables.marks.c, tables.ledger.c
     record = [r.tenant, r.agent, r.session_id, r.user_id, r.hidden, r.body]
     mark = [m.tenant, m.agent, m.kind, m.body]
-    target = [t.tenant, t.agent, t.event_id, t.record_id]
     entry = [e.tenant, e.agent, e.event_id, e.scope, e.session_id, e.user_id, e.record_ids]
     if positions:
         record += [r.position, r.recorded_ms, r.hidden_at, r.hidden_ms]
         mark += [m.position, m.lies_at, m.recorded_ms]
-        target += [t.position]
         entry += [e.partition, e.position, e.recorded_ms]
-    columns = {"record": record, "mark": mark, "target": target, "ledger": entry}
+    columns = {"record": record, "mark": mark, "ledger": entry}
     return [(name, select(*wanted)) for name, wanted in columns.items()]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ async def open_history(fresh_url: Callable[[], str]) -> AsyncIterator[OpenHistor
     """Opens histories, in a new database or in the one of a URL, and closes them at the end."""
     opened: list[History] = []
 
-    async def open_(url: str | None = None, *, topics: Topics = ONE_PARTITION, **settings: float) -> History:
+    async def open_(url: str | None = None, *, topics: Topics = ONE_PARTITION, **settings: Any) -> History:
         history = History(url or fresh_url(), topics=topics, **settings)
         opened.append(history)
         await history.start()

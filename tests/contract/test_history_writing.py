@@ -173,6 +173,34 @@ async def test_a_tombstone_takes_a_mark_back(history: History) -> None:
     assert (await history.read_stats(scope())).answer.visible == 3
 
 
+@pytest.mark.parametrize("first", ["clear", "removal"])
+@pytest.mark.parametrize("second", ["clear", "removal", "clear of another session", "clear of recall"])
+@pytest.mark.parametrize("how", ["tombstone", "sent again"])
+async def test_what_a_mark_had_hidden_is_hidden_by_the_next_that_does(
+    history: History, first: str, second: str, how: str
+) -> None:
+    log = Log()
+
+    def mark(what: str, i: str) -> int:
+        if what == "removal":
+            return log.removes("a", id=i)
+        session = "other" if what == "clear of another session" else None
+        return log.clears(id=i, session=session, scope="recall" if what == "clear of recall" else "window")
+
+    log.says("a", session="s")
+    mark(first, "m1")
+    at = mark(second, "m2")
+    again = None
+    if how == "tombstone":
+        log.tombstone(event_key("acme", "bot", "m1"))
+    else:
+        again = mark(first, "m1")
+    await given(history, log, sizes=[1, 1, 1])
+    (a,) = (await history.read_records(scope(), ["a"], max_bytes=10**6)).answer.records
+    assert a.removed_at == (at if second in {"clear", "removal"} else again)
+    assert (await history.read_stats(scope())).answer.visible == int(a.removed_at is None)
+
+
 @pytest.mark.parametrize("again", ["clear", "removal", "correction"])
 async def test_a_mark_that_is_sent_again_counts_at_its_later_place(history: History, again: str) -> None:
     log = Log()

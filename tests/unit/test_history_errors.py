@@ -3,6 +3,7 @@
 import importlib
 import sqlite3
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import sqlalchemy.exc as sa
@@ -22,27 +23,27 @@ def family(root: type[Exception]) -> Iterator[type[Exception]]:
         yield from family(child)
 
 
-def wrapped(error: Exception, module: object) -> sa.DBAPIError:
+def wrapped(error: Exception, module: Any) -> sa.DBAPIError:
     """As SQLAlchemy would raise it."""
-    found = sa.DBAPIError.instance("SELECT 1", (), error, module.Error)  # type: ignore[attr-defined]
+    found = sa.DBAPIError.instance("SELECT 1", (), error, module.Error)
     assert isinstance(found, sa.DBAPIError)
     return found
 
 
 DATA = ("22", "23", "54")
-DRIVERS = sorted({*family(sqlite3.Error), *family(psycopg.Error)}, key=lambda c: (c.__module__, c.__name__))
+DRIVERS = sorted({*family(sqlite3.Error), *family(psycopg.Error)}, key=str)
 
 
-@pytest.mark.parametrize("cls", DRIVERS, ids=lambda c: f"{c.__module__}.{c.__name__}")
+@pytest.mark.parametrize("cls", DRIVERS, ids=str)
 def test_each_driver_error_is_mapped(cls: type[Exception]) -> None:
-    module = sqlite3 if issubclass(cls, sqlite3.Error) else psycopg
+    module: Any = sqlite3 if issubclass(cls, sqlite3.Error) else psycopg
     state = str(getattr(cls, "sqlstate", None) or "")
     of_data = issubclass(cls, (module.DataError, module.IntegrityError))
     expected = Unprocessable if (state.startswith(DATA) if state else of_data) else StoreUnavailable
     assert type(translate(wrapped(cls("no\nSELECT secret"), module))) is expected
 
 
-@pytest.mark.parametrize("cls", sorted(family(sa.SQLAlchemyError), key=lambda c: c.__name__))
+@pytest.mark.parametrize("cls", sorted(family(sa.SQLAlchemyError), key=str))
 def test_no_error_of_sqlalchemy_is_left(cls: type[Exception]) -> None:
     error = cls.__new__(cls)
     Exception.__init__(error, "x")
