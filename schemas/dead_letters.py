@@ -1,6 +1,6 @@
 """Dead letters: what could not be processed, byte by byte, and why.
 
-The message's value is the raw value as it came (None for a tombstone), so that any Kafka tool shows it and nothing is
+The message's value is the raw value as it came (no bytes for a tombstone), so that any Kafka tool shows it and nothing is
 lost in translation; what is known about it is JSON in the header :data:`HEADER`. Its key names its origin, so that a
 dead letter written twice (a crash between publishing and committing) can be told from two dead letters. A value that
 does not fit into one message comes in several, numbered by ``part`` of ``parts``.
@@ -54,7 +54,7 @@ class DeadLetter(Wire):
     partition: int
     offset: int
     recorded_ms: int
-    key: str | None
+    key: str | None = None
     key_bytes_left_out: Annotated[int, Field(ge=0)] = 0
     headers: tuple[tuple[str, str | None], ...] = ()
     headers_left_out: int = 0

@@ -26,16 +26,19 @@ class Outgoing:
     Attributes:
         topic: Full topic name.
         partition: Partition.
-        key: Kafka key.
+        key: Kafka key; None: none.
         value: Encoded event; None: a tombstone.
         headers: Kafka headers.
+        timestamp_ms: When it was recorded, milliseconds since the epoch; only a topic that does not stamp its messages
+            itself keeps it.
     """
 
     topic: str
     partition: int
-    key: bytes
+    key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int | None = None
 
 
 class Publisher:
@@ -176,6 +179,8 @@ class Publisher:
 
 async def _send(producer: AIOKafkaProducer, messages: Sequence[Outgoing]) -> list["asyncio.Future[RecordMetadata]"]:
     return [
-        await producer.send(m.topic, m.value, key=m.key, partition=m.partition, headers=list(m.headers))
+        await producer.send(
+            m.topic, m.value, key=m.key, partition=m.partition, headers=list(m.headers), timestamp_ms=m.timestamp_ms
+        )
         for m in messages
     ]

@@ -96,6 +96,19 @@ async def spans(config: KafkaConfig, topics: Mapping[str, int]) -> dict[tuple[st
     return {(tp.topic, tp.partition): Span(begins[tp], ends[tp]) for tp in partitions}
 
 
+async def places_at(config: KafkaConfig, topic: str, *, partitions: Iterable[int], time: datetime) -> dict[int, int]:
+    """By partition, the offset of the first message that was recorded at an instant or later; its end where none was.
+
+    Raises:
+        ConfigurationError: The topic does not exist.
+        BrokerUnavailable: Kafka does not answer.
+    """
+    wanted = [TopicPartition(topic, n) for n in partitions]
+    async with _consumer(config, f"finding a time in {topic}") as consumer:
+        ends = await consumer.end_offsets(wanted)
+        return {tp.partition: offset for tp, offset in (await _starts(consumer, wanted, time, ends)).items()}
+
+
 async def read(
     config: KafkaConfig, topic: str, *, partitions: Iterable[int], start: Start = "beginning", follow: bool = False
 ) -> AsyncGenerator[Message, None]:
