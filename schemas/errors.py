@@ -19,6 +19,7 @@ r"""Every error of engramlog, in one tree.
     │   │   ├── NotAdmitted           the inbox takes records, nothing else
     │   │   ├── WrongKey              the Kafka key is not the one of the event
     │   │   └── WrongPartition        the event lies in another agent's partition
+    │   ├── BadInput                  a file to import is wrong at a line (in schemas.formats)
     │   ├── Unprocessable             a store cannot hold this event
     │   ├── ConfigurationError        settings, topics or a cluster do not fit
     │   └── RequestRefused            the engine refused a request (``code`` says why)

@@ -14,6 +14,7 @@ MAX_JSON_DEPTH = 48
 into every other that carries it: a reply nests it nine levels deeper."""
 
 SHALLOWER = "store the document elsewhere and link it, or keep it as a JSON string"
+_MAX_BITS = 4_096  # Python itself reads no integer of more than 4,300 digits
 WHOLE_TEXT = "repair the text first, e.g. text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')"
 
 
@@ -22,13 +23,16 @@ def check_json(value: JsonValue, *, depth: int = 0) -> JsonValue:
 
     Raises:
         PydanticCustomError: A number is NaN or infinite (``not_finite``), a string is not valid Unicode
-            (``lone_surrogate``), or the nesting is deeper than :data:`MAX_JSON_DEPTH` (``too_deep``).
+            (``lone_surrogate``), an integer has thousands of digits (``too_long_a_number``), or the nesting is deeper than :data:`MAX_JSON_DEPTH` (``too_deep``).
     """
     if isinstance(value, str):
         _check_text(value)
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise PydanticCustomError("not_finite", "NaN and infinity are not JSON; use null or a string")
+    elif isinstance(value, int):
+        if value.bit_length() > _MAX_BITS:
+            raise PydanticCustomError("too_long_a_number", "an integer of thousands of digits; use a string")
     elif isinstance(value, (dict, list)):
         if depth >= MAX_JSON_DEPTH:
             raise PydanticCustomError("too_deep", f"nested deeper than {MAX_JSON_DEPTH} levels; {SHALLOWER}")

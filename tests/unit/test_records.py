@@ -158,3 +158,9 @@ def test_a_scope_cannot_be_built_without_a_tenant_and_an_agent() -> None:
 def test_positions_are_ordered_and_read_well() -> None:
     assert Position("t", 0, 9) < Position("t", 0, 10) < Position("t", 1, 0)
     assert str(Position("memory.records", 3, 41)) == "memory.records/3@41"
+
+
+def test_an_integer_that_could_not_be_read_again_is_refused() -> None:
+    with pytest.raises(ValidationError, match="use a string"):
+        r.MemoryRecord(role="user", metadata={"n": [10**5000]})
+    assert r.MemoryRecord(role="user", metadata={"n": 10**1000}).metadata == {"n": 10**1000}
