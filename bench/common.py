@@ -43,10 +43,12 @@ class Place:
 
     @property
     def kafka(self) -> KafkaConfig:
+        """The cluster."""
         return self.settings.kafka()
 
     @property
     def topics(self) -> Topics:
+        """Its topics."""
         return Topics(self.settings.prefix, self.settings.partitions)
 
 

@@ -4,7 +4,8 @@ import argparse
 import asyncio
 import time
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
@@ -20,6 +21,7 @@ from engramlog.schemas.queries import HistoryQuery
 from engramlog.schemas.topics import Topics
 
 SIZES = (1_000, 100_000, 1_000_000)
+SCOPE = Scope("acme", "agent-1", "s1")
 LEFT = 500
 """Records that stay in the window of the large histories; the others are cleared."""
 
@@ -40,7 +42,7 @@ class Echo:
         await consumer.position(partition)
         return consumer
 
-    async def __aenter__(self) -> "Echo":
+    async def __aenter__(self) -> Self:
         await self._producer.start()
         self._requests = await self._reader(self._where.topics.queries)
         self._replies = await self._reader(self._where.topics.replies)
@@ -78,17 +80,16 @@ async def timed(ask: Any, rounds: int) -> list[float]:
 
 async def round_trips(where: Place, rounds: int) -> dict[str, list[float]]:
     """Echo and history in turn, so that both meet the same machine."""
-    scope = Scope("acme", "agent-1", "s1")
     took: dict[str, list[float]] = {"echo": [], "history": []}
     async with Consumers(where.settings), MemoryClient(where.kafka, timeout_s=60) as client:
-        await client.publish(scope, [MemoryRecord(role="user", content=TEXT) for _ in range(1_000)])
-        window = await client.history(scope, window=20)
+        await client.publish(SCOPE, [MemoryRecord(role="user", content=TEXT) for _ in range(1_000)])
+        window = await client.history(SCOPE, window=20)
         body = b"x" * sum(len(r.model_dump_json(exclude_none=True)) for r in window.records)
         async with Echo(where, body) as echo:
             await timed(echo.ask, 50)
             for _ in range(10):
                 took["echo"] += await timed(echo.ask, rounds // 10)
-                took["history"] += await timed(lambda: client.history(scope, window=20), rounds // 10)
+                took["history"] += await timed(lambda: client.history(SCOPE, window=20), rounds // 10)
     return took
 
 
@@ -131,9 +132,9 @@ async def by_size(where: Place, sizes: tuple[int, ...], rounds: int) -> list[dic
         await history.start()
         try:
             await fill(history, topics, size)
-            scope, query = Scope("acme", "agent-1", "s1"), HistoryQuery(window=20)
-            await history.read_history(scope, query, max_bytes=700_000)
-            took = await timed(lambda h=history: h.read_history(scope, query, max_bytes=700_000), rounds)
+            read = partial(history.read_history, SCOPE, HistoryQuery(window=20), max_bytes=700_000)
+            await read()
+            took = await timed(read, rounds)
             rows.append({"stored": size, "p50": median(took), "p99": percentile(took, 0.99)})
         finally:
             await history.stop()

@@ -1,0 +1,1 @@
+"""Brokers on this machine, images, dashboards and the runbook."""

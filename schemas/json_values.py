@@ -22,17 +22,14 @@ def check_json(value: JsonValue, *, depth: int = 0) -> JsonValue:
     """Refuse what would not come out of the log as it went in.
 
     Raises:
-        PydanticCustomError: A number is NaN or infinite (``not_finite``), a string is not valid Unicode
-            (``lone_surrogate``), an integer has thousands of digits (``too_long_a_number``), or the nesting is deeper than :data:`MAX_JSON_DEPTH` (``too_deep``).
+        PydanticCustomError: A number is NaN or infinite (``not_finite``) or has thousands of digits
+            (``too_long_a_number``), a string is not valid Unicode (``lone_surrogate``), or the nesting is deeper than
+            :data:`MAX_JSON_DEPTH` (``too_deep``).
     """
     if isinstance(value, str):
         _check_text(value)
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise PydanticCustomError("not_finite", "NaN and infinity are not JSON; use null or a string")
-    elif isinstance(value, int):
-        if value.bit_length() > _MAX_BITS:
-            raise PydanticCustomError("too_long_a_number", "an integer of thousands of digits; use a string")
+    elif isinstance(value, (int, float)):
+        _check_number(value)
     elif isinstance(value, (dict, list)):
         if depth >= MAX_JSON_DEPTH:
             raise PydanticCustomError("too_deep", f"nested deeper than {MAX_JSON_DEPTH} levels; {SHALLOWER}")
@@ -42,6 +39,14 @@ def check_json(value: JsonValue, *, depth: int = 0) -> JsonValue:
             for key in value:
                 _check_text(key)
     return value
+
+
+def _check_number(number: float) -> None:
+    if isinstance(number, int):
+        if number.bit_length() > _MAX_BITS:
+            raise PydanticCustomError("too_long_a_number", "an integer of thousands of digits; use a string")
+    elif not math.isfinite(number):
+        raise PydanticCustomError("not_finite", "NaN and infinity are not JSON; use null or a string")
 
 
 def _check_text(text: str) -> None:

@@ -46,7 +46,7 @@ class Writer:
 
 async def up(env: dict[str, str], port: int, log: Path) -> Command:
     """Start everything and wait until it says that it is ready."""
-    seen = len(log.read_bytes()) if log.exists() else 0
+    seen = len(log.read_text()) if log.exists() else 0  # noqa: ASYNC240 - a small file of this test
     command = Command("up", "--port", str(port), "--json", env=env, log=log)
     began = time.monotonic()
     while '"ready"' not in command.said()[seen:]:

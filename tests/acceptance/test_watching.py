@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -20,7 +21,8 @@ from engramlog.engine.client import MemoryClient, MemoryRecord, Scope
 from engramlog.engine.client.admin import create_topics
 from engramlog.engine.settings import Settings
 from engramlog.schemas.keys import partition_for
-from tests.brokers import IN_CI, Rig, eventually
+from tests import postgres
+from tests.brokers import IN_CI, Rig, eventually, rig_on
 from tests.processes import Command, environment
 from tests.watching import Collector, collecting, health_of, probe, scrape
 
@@ -298,3 +300,56 @@ async def test_a_port_that_is_taken_ends_the_process_with_one_line(rig: Rig, tmp
         assert await asyncio.to_thread(command.process.wait, 60) == 4
     assert f"engramlog: the health port {port} at 127.0.0.1 cannot be had" in command.said()
     assert "Traceback" not in command.said()
+
+
+@pytest.mark.postgres
+async def test_a_database_away_is_told_meanwhile_logged_once_and_got_over(kafka: str, tmp_path: Path) -> None:
+    with postgres.started() as server:
+        async with rig_on(kafka, tmp_path, history_url=server.fresh()) as rig:
+            log = tmp_path / "run.log"
+            command = Command("run", "--json", "--health-port", "0", env=environment(rig.settings), log=log)
+            try:
+                await _database_goes_and_comes(rig, server, await _health(command))
+            finally:
+                command.stop()
+    said = command.said()
+    assert said.count("not ready: history: ") == said.count("history answers again") == 1
+    assert said.count("halts at offset") == 1
+    assert said.count("is not processed: ") <= 2
+    assert "Traceback" not in said
+
+
+async def _database_goes_and_comes(rig: Rig, server: postgres.Server, url: str) -> None:
+    pid = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+    os.kill(pid, signal.SIGQUIT)
+    records = [MemoryRecord(role="user", content=f"{n}") for n in range(3)]
+
+    async def closed() -> bool:
+        status, told = await probe(url, "/ready")
+        (store,) = [c for c in told["consumers"] if c["consumer"] == "store"]
+        away = any(problem.startswith("history: ") for problem in told["problems"])
+        return status == 503 and away and [p["state"] for p in store["unready"]] == ["closed"]
+
+    async with rig.client() as client:
+        await client.publish(rig.scope(), records)
+        await eventually(closed)
+        seen = await scrape(url)
+        assert seen.total("engramlog_source_up", source="history") == 0
+        assert seen.total("engramlog_partition_open", consumer="store") == rig.partitions - 1
+        assert (await probe(url, "/live"))[0] == 200
+        with await asyncio.to_thread(_started_again, server):
+            window = await client.history(rig.scope(), timeout_s=60)
+            assert [c.record.content for c in window.records] == ["0", "1", "2"]
+
+            async def ready() -> bool:
+                return (await probe(url, "/ready"))[0] == 200
+
+            await eventually(ready)
+
+
+def _started_again(server: postgres.Server) -> contextlib.ExitStack:
+    bin_ = postgres.binaries()
+    assert bin_ is not None
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(postgres.running(server.folder, bin_, postgres._account()))
+        return stack.pop_all()
