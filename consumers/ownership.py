@@ -134,7 +134,8 @@ class Ownership:
         except IllegalStateError:  # revoked in the meantime
             self.closed.pop(partition, None)
         except (Transient, Permanent, KafkaError, OSError) as error:
-            _log.error("%s-%d is not processed: %s", partition.topic, partition.partition, error)
+            if self.closed.get(partition) != str(error):  # it is tried again every second
+                _log.error("%s-%d is not processed: %s", partition.topic, partition.partition, error)
             self.close(partition, str(error))
         else:
             self.next[partition] = expected
