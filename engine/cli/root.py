@@ -9,6 +9,7 @@ import click
 from engramlog.engine.cli import failures, output
 from engramlog.engine.cli.asking import history, record, stats
 from engramlog.engine.cli.config import config
+from engramlog.engine.cli.dead_letters import dead_letters
 from engramlog.engine.cli.demo import demo
 from engramlog.engine.cli.doctor import doctor
 from engramlog.engine.cli.kafka import kafka
@@ -76,5 +77,20 @@ def cli(ctx: click.Context, *, log_level: str | None, debug: bool) -> None:
     ctx.obj = Flags(log_level, debug)
 
 
-for command in (demo, up, run, publish, history, record, stats, tail, status, topics, kafka, config, doctor):
+for command in (
+    demo,
+    up,
+    run,
+    publish,
+    history,
+    record,
+    stats,
+    tail,
+    status,
+    topics,
+    kafka,
+    config,
+    doctor,
+    dead_letters,
+):
     cli.add_command(command)

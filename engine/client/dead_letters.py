@@ -285,7 +285,9 @@ Plan = Callable[[Letter, bytes | None], Outgoing | Refusal]
 """What becomes of a letter that is sent anew."""
 
 
-def plan(letter: Letter, value: bytes | None, *, partitions: Mapping[str, int], agent_topics: Iterable[str]) -> Outgoing | Refusal:
+def plan(
+    letter: Letter, value: bytes | None, *, partitions: Mapping[str, int], agent_topics: Iterable[str]
+) -> Outgoing | Refusal:
     """What a letter is when it is sent anew: its raw bytes, its key and headers, at the end of its topic.
 
     In an agent topic it goes to its agent's partition where the key tells that; otherwise to where it was.
