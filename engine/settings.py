@@ -40,7 +40,7 @@ class _SecretFiles(PydanticBaseSettingsSource):
         path = os.environ.get(f"{variable}_FILE") if field_name in SECRETS else None
         if not path:
             return None, field_name, False
-        if variable in os.environ:
+        if os.environ.get(variable):
             raise ConfigurationError(f"{variable} and {variable}_FILE are both set: choose one")
         try:
             return Path(path).read_text(encoding="utf-8").rstrip("\r\n"), field_name, False
@@ -108,7 +108,7 @@ class Settings(BaseSettings):
         oauth_token_file: A file with a token that somebody else keeps fresh, instead of a token endpoint.
     """
 
-    model_config = SettingsConfigDict(env_prefix="ENGRAMLOG_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="ENGRAMLOG_", env_ignore_empty=True, frozen=True, extra="ignore")
 
     bootstrap_servers: str | None = None
     prefix: str = DEFAULT_PREFIX

@@ -81,6 +81,17 @@ def test_a_secret_can_come_from_a_file(secret: str, tmp_path: Path, monkeypatch:
         Settings(**given)  # type: ignore[arg-type]
 
 
+def test_an_empty_variable_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Compose files pass on what is not set as an empty text.
+    for name in ("BOOTSTRAP_SERVERS", "SSL_CAFILE", "SASL_MECHANISM", "SASL_PASSWORD", "SECURITY_PROTOCOL"):
+        monkeypatch.setenv(f"ENGRAMLOG_{name}", "")
+    assert Settings() == Settings(bootstrap_servers=None)
+    file = tmp_path / "secret"
+    file.write_text("x")
+    monkeypatch.setenv("ENGRAMLOG_SASL_PASSWORD_FILE", str(file))
+    assert Settings(**SCRAM).security.sasl_password == "x"  # type: ignore[arg-type]
+
+
 def test_names_of_protocols_and_mechanisms_may_be_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAMLOG_SECURITY_PROTOCOL", "sasl_ssl")
     monkeypatch.setenv("ENGRAMLOG_SASL_MECHANISM", "scram-sha-512")
