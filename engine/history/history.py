@@ -199,8 +199,8 @@ class History:
     async def digest(self, *, positions: bool = True) -> str:
         """A digest of the state, 64 hexadecimal digits: equal states have equal digests, in any database.
 
-        It covers records, marks and the ledger, not what only saves work (counts, flags, targets) and not the remembered ids
-        of erased records: the compacted log no longer holds them all.
+        It covers records, marks and the ledger, not what only saves work (counts, flags, targets), and not the
+        remembered ids of erased records: the compacted log no longer holds them all.
 
         Args:
             positions: Whether places and log times count; without them an imported log compares equal.
