@@ -83,7 +83,7 @@ def history(
     if as_json:
         output.print_json(
             {
-                "scope": _scope_json(scope),
+                "scope": scope_json(scope),
                 "records": [r.model_dump(mode="json", exclude_defaults=True) for r in found.records],
                 "truncated": found.truncated,
                 "stale": found.seen.stale,
@@ -92,9 +92,9 @@ def history(
         )
     else:
         more = "; older ones exist" if found.truncated else ""
-        rows = [(f"{r.score:.3f}", *_row(r.stored)) for r in found.records]
+        rows = [(f"{r.score:.3f}", *row_of(r.stored)) for r in found.records]
         output.print_table(
-            f"{_name(scope)}: {output.count(len(found.records), 'record')}{more}",
+            f"{name_of(scope)}: {output.count(len(found.records), 'record')}{more}",
             ("score", "offset", "happened", "session", "user", "role", "text"),
             rows,
             right=("score", "offset"),
@@ -119,7 +119,7 @@ def record(*, settings: "Settings", scope: "Scope", record_id: str, wait: bool, 
         output.print_json(found.model_dump(mode="json", exclude_defaults=True))
         return OK
     fields = {**found.model_dump(mode="json", exclude_defaults=True, exclude={"record"}), **_fields(found)}
-    output.print_table(f"{_name(scope)}: {record_id}", ("field", "value"), list(fields.items()), last_wraps=True)
+    output.print_table(f"{name_of(scope)}: {record_id}", ("field", "value"), list(fields.items()), last_wraps=True)
     return OK
 
 
@@ -136,9 +136,9 @@ def stats(*, settings: "Settings", scope: "Scope", wait: bool, as_json: bool) ->
 
     found = asyncio.run(_asked(settings, scope, ask, wait=wait)).model_dump(mode="json", exclude={"kind"})
     if as_json:
-        output.print_json({"scope": _scope_json(scope), **found})
+        output.print_json({"scope": scope_json(scope), **found})
     else:
-        output.print_table(_name(scope), ("what", "value"), list(found.items()), right=("value",))
+        output.print_table(name_of(scope), ("what", "value"), list(found.items()), right=("value",))
     return OK
 
 
@@ -187,7 +187,8 @@ def _stale(*, stale: bool) -> int:
     return UNAVAILABLE
 
 
-def _row(stored: "StoredRecord") -> tuple[Any, ...]:
+def row_of(stored: "StoredRecord") -> tuple[Any, ...]:
+    """A record for a table: offset, happened, session, user, role, text."""
     said = stored.record
     name = f"{said.role} ({said.role_name})" if said.role_name else said.role
     happened = said.timestamp.isoformat(sep=" ", timespec="seconds")
@@ -198,13 +199,15 @@ def _fields(stored: "StoredRecord") -> dict[str, Any]:
     return stored.record.model_dump(mode="json", exclude_defaults=True)
 
 
-def _name(scope: "Scope") -> str:
+def name_of(scope: "Scope") -> str:
+    """A scope for people."""
     parts = [scope.tenant, scope.agent, *([scope.session] if scope.session else [])]
     seen = "every user" if scope.users == "all" else f"user {scope.user}" if scope.user else "shared"
     return f"{' / '.join(parts)} ({seen})"
 
 
-def _scope_json(scope: "Scope") -> dict[str, Any]:
+def scope_json(scope: "Scope") -> dict[str, Any]:
+    """A scope for programs."""
     return {
         "tenant": scope.tenant,
         "agent": scope.agent,

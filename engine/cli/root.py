@@ -8,6 +8,16 @@ import click
 
 from engramlog.engine.cli import failures, output
 from engramlog.engine.cli.asking import history, record, stats
+from engramlog.engine.cli.commands import (
+    clean_tool_calls,
+    clear,
+    correct,
+    end_session,
+    erase,
+    invalidate,
+    pop,
+    remove,
+)
 from engramlog.engine.cli.config import config
 from engramlog.engine.cli.dead_letters import dead_letters
 from engramlog.engine.cli.demo import demo
@@ -92,5 +102,13 @@ for command in (
     config,
     doctor,
     dead_letters,
+    pop,
+    remove,
+    clean_tool_calls,
+    clear,
+    correct,
+    invalidate,
+    end_session,
+    erase,
 ):
     cli.add_command(command)
