@@ -66,11 +66,10 @@ class PositionWatch:
     async def _look(self) -> None:
         while self._waiting:
             try:
-                checkpoints = await self._history.checkpoints()
+                self._next = await self._history.next_offsets()
             except StoreUnavailable as error:
                 _log.warning("cannot look at the checkpoints: %s", error)
             else:
-                self._next = {(c.topic, c.partition): c.next for c in checkpoints}
                 async with self._looked:
                     self._looked.notify_all()
             await asyncio.sleep(POLL_S)

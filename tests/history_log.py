@@ -62,22 +62,22 @@ class Log:
 
     def clears(self, *, id: str | None = None, scope: str = "window", users: str = "own", **given: Any) -> int:  # noqa: A002
         """A new epoch."""
-        data = r.HistoryCleared(scope=scope, users=users)
+        data = r.HistoryCleared(scope=scope, users=users, at=given.pop("at", None))
         return self.append(e.HistoryClearedEvent(id=id or f"e{self.end}", data=data, **self._address(given)))
 
     def removes(self, *ids: str, id: str | None = None, scope: str = "window", **given: Any) -> int:  # noqa: A002
         """Records leave the view."""
-        data = r.RecordsRemoved(ids=ids, scope=scope)
+        data = r.RecordsRemoved(ids=ids, scope=scope, at=given.pop("at", None))
         return self.append(e.RecordsRemovedEvent(id=id or f"e{self.end}", data=data, **self._address(given)))
 
     def corrects(self, target: str, content: str, *, id: str | None = None, **given: Any) -> int:  # noqa: A002
         """New content for a record."""
-        data = r.RecordCorrected(id=target, content=content)
+        data = r.RecordCorrected(id=target, content=content, at=given.pop("at", None))
         return self.append(e.RecordCorrectedEvent(id=id or f"e{self.end}", data=data, **self._address(given)))
 
     def invalidates(self, target: str, reason: str = "", *, id: str | None = None, **given: Any) -> int:  # noqa: A002
         """A record is no longer true."""
-        data = r.RecordInvalidated(id=target, reason=reason)
+        data = r.RecordInvalidated(id=target, reason=reason, at=given.pop("at", None))
         return self.append(e.RecordInvalidatedEvent(id=id or f"e{self.end}", data=data, **self._address(given)))
 
     def ends(self, session: str, *, reason: str = "", id: str | None = None, **given: Any) -> int:  # noqa: A002

@@ -22,6 +22,12 @@ def names(entry: Entry) -> tuple[str, ...]:
     return (data.id,) if kind(entry) in {"corrected", "invalidated"} else ()
 
 
+def effect(mark: Entry) -> int:
+    """The position before which a mark touches records."""
+    at = getattr(mark.event.data, "at", None)  # type: ignore[union-attr]
+    return mark.offset if at is None else min(at, mark.offset)
+
+
 @dataclass
 class Model:
     records: dict[Id, Entry] = field(default_factory=dict)
@@ -94,15 +100,15 @@ class Model:
             else:
                 self.marks[i] = (mark, left)
 
-    def hidden_by(self, record: Entry) -> Entry | None:
-        """The first mark that takes a record out of the window."""
+    def hidden_by(self, record: Entry) -> list[Entry]:
+        """The marks that take a record out of the window, the first one first."""
         hiding = [m for m, targets in self.marks.values() if self._hides(m, targets, record)]
-        return min(hiding, key=lambda m: m.offset, default=None)
+        return sorted(hiding, key=effect)
 
     def _hides(self, mark: Entry, targets: frozenset[str], record: Entry) -> bool:
         m: Any = mark.event
         r: Any = record.event
-        if (m.tenantid, m.agentid) != (r.tenantid, r.agentid) or mark.offset < record.offset:
+        if (m.tenantid, m.agentid) != (r.tenantid, r.agentid) or effect(mark) <= record.offset:
             return False
         if getattr(m.data, "scope", None) not in {"window", "both"}:
             return False
@@ -127,16 +133,16 @@ class Model:
             if as_of is None or as_of.happened is not None:
                 return True
             if as_of.offset is not None:
-                return entry.offset <= as_of.offset
+                return (entry.offset if entry.key.record_id else effect(entry)) <= as_of.offset
             assert as_of.recorded is not None
             return entry.recorded_ms <= as_of.recorded.timestamp() * 1000
 
         visible = []
         for record in self._seen(scope):
-            hidden = self.hidden_by(record)
+            hidden = any(within(mark) for mark in self.hidden_by(record))
             happened: Any = record.event.data.timestamp  # type: ignore[union-attr]
             late = as_of is not None and as_of.happened is not None and happened > as_of.happened
-            if within(record) and not late and not (hidden is not None and within(hidden)):
+            if within(record) and not late and not hidden:
                 visible.append(record)
         head = [r for r in visible[:1] if r.event.data.role in {"system", "developer"}]  # type: ignore[union-attr]
         rest = visible[len(head) :]
@@ -149,9 +155,11 @@ class Model:
         """A record as it is read: id, offset, content, corrected at, invalidated at, removed at."""
         event: Any = record.event
         last: dict[str, Entry] = {}
-        for mark, targets in sorted(self.marks.values(), key=lambda m: m[0].offset):
+        for mark, targets in sorted(
+            self.marks.values(), key=lambda m: (effect(m[0]), m[0].recorded_ms, m[0].key.event_id)
+        ):
             same = mark.key.tenant == record.key.tenant and mark.key.agent == record.key.agent
-            if same and event.data.record_id in targets and mark.offset > record.offset and within(mark):
+            if same and event.data.record_id in targets and effect(mark) > record.offset and within(mark):
                 last[kind(mark)] = mark
         corrected, invalidated = last.get("corrected"), last.get("invalidated")
         hidden = self.hidden_by(record)
@@ -159,9 +167,9 @@ class Model:
             event.data.record_id,
             record.offset,
             corrected.event.data.content if corrected else event.data.content,  # type: ignore[union-attr]
-            corrected and corrected.offset,
-            invalidated and invalidated.offset,
-            hidden.offset if hidden is not None and within(hidden) else None,
+            corrected and effect(corrected),
+            invalidated and effect(invalidated),
+            effect(hidden[0]) if any(within(mark) for mark in hidden) else None,
         )
 
     def by_id(self, scope: Scope) -> dict[str, tuple[Any, ...]]:
@@ -173,7 +181,7 @@ class Model:
         seen = self._seen(scope)
         sessions = {r.event.sessionid for r in seen} - {None}  # type: ignore[union-attr]
         users = {r.event.userid for r in seen} - {None}  # type: ignore[union-attr]
-        return len(seen), sum(self.hidden_by(r) is None for r in seen), len(sessions), len(users)
+        return len(seen), sum(not self.hidden_by(r) for r in seen), len(sessions), len(users)
 
 
 def folded(entries: list[Entry]) -> Model:

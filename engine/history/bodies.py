@@ -78,6 +78,7 @@ def _marks(snapshot: Snapshot, scope: Scope, positions: dict[str, int], view: Vi
         select(t.record_id, t.kind, t.position, m.body)
         .join(snapshot.tables.marks, (m.tenant == t.tenant) & (m.agent == t.agent) & (m.event_id == t.event_id))
         .where(*where, t.position.in_(last))
+        .order_by(t.position, t.recorded_ms, t.event_id)
     )
     found: dict[str, dict[str, AnyRow]] = {}
     for row in snapshot.connection.execute(query, view.values()):

@@ -124,6 +124,13 @@ def next_offset(connection: Connection, tables: Tables, topic: str, partition: i
     return int(found.scalar_one_or_none() or 0)
 
 
+def next_offsets(connection: Connection, tables: Tables) -> dict[tuple[str, int], int]:
+    """The next offset of every partition of this version."""
+    t = tables.checkpoints.c
+    found = connection.execute(select(t.topic, t.partition, t.next).where(t.projection == tables.projection))
+    return {(topic, partition): following for topic, partition, following in found}
+
+
 def all_checkpoints(connection: Connection, tables: Tables) -> list[Checkpoint]:
     """Every checkpoint of this version, by topic and partition."""
     t, r = tables.checkpoints, tables.refused

@@ -13,6 +13,7 @@ from engramlog.engine.history.checkpoints import (
     advance,
     all_checkpoints,
     next_offset,
+    next_offsets,
     open_checkpoint,
 )
 from engramlog.engine.history.commands import Claim, Known, Outdated
@@ -191,6 +192,10 @@ class History:
         return await self._database.write(
             lambda connection: commands.claim(connection, self._database, self._tables, made, now_ms=now_ms)
         )
+
+    async def next_offsets(self) -> dict[tuple[str, int], int]:
+        """The next offset to apply of every (topic, partition); cheap enough to be looked at all the time."""
+        return await self._database.read(lambda connection: next_offsets(connection, self._tables))
 
     async def checkpoints(self) -> list[Checkpoint]:
         """How far every partition was applied, by topic and partition."""

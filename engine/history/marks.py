@@ -9,7 +9,7 @@ offset at which it was resolved, wherever it lies: that offset is the position t
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, func, select, update
 
 from engramlog.engine.history.tables import AnyRow
 from engramlog.engine.history.work import EVENT, RECORD, Work, chunks
@@ -117,8 +117,7 @@ def _clear(work: Work, entry: Entry, event: HistoryClearedEvent) -> None:
     for session_id, user_id, number in work.connection.execute(counted).all():
         work.count((event.tenantid, event.agentid, session_id, user_id), visible=-number)
     work.connection.execute(update(r).where(*visible).values(hidden))
-    later = (*address, r.c.hidden_at > at)
-    work.connection.execute(update(r).where(*later).values(hidden))
+    work.connection.execute(update(r).where(*address, r.c.hidden_at > at).values(hidden_at=at))
 
 
 def _address(c: Any, event: HistoryClearedEvent) -> list[ColumnElement[bool]]:
@@ -137,12 +136,13 @@ def _hide(work: Work, entry: Entry, event: RecordsRemovedEvent, ids: Sequence[st
         if not row.hidden:
             work.count((row.tenant, row.agent, row.session_id, row.user_id), visible=-1)
     for chunk in chunks([row.record_id for row in rows], _CHUNK):
-        work.connection.execute(
-            update(work.tables.records)
-            .where(c.tenant == event.tenantid, c.agent == event.agentid, c.record_id.in_(chunk))
-            .where(or_(c.hidden == 0, c.hidden_at > at))
-            .values(hidden=1, hidden_at=at, hidden_ms=entry.recorded_ms)
+        named = update(work.tables.records).where(
+            c.tenant == event.tenantid, c.agent == event.agentid, c.record_id.in_(chunk), c.position < at
         )
+        hidden = {"hidden": 1, "hidden_at": at, "hidden_ms": entry.recorded_ms}
+        if at < entry.offset:
+            work.connection.execute(named.where(c.hidden_at > at).values(hidden_at=at))
+        work.connection.execute(named.where(c.hidden == 0).values(hidden))
 
 
 def _flag(work: Work, event: AgentEvent, record_id: str) -> None:
@@ -190,15 +190,14 @@ def _rehide(work: Work, tenant: str, agent: str, taken_back: int) -> None:
         for row in rows:
             hiding = [m for m in removals.get(row.record_id, []) if m.position > row.position]
             hiding += [m for m in clears if _covers(m, row)]
-            first = min(hiding, key=lambda m: m.position, default=None)
-            if first is None:
+            if not hiding:
                 work.count((tenant, agent, row.session_id, row.user_id), visible=1)
             changes.append(
                 {
                     "id": row.record_id,
-                    "to": int(first is not None),
-                    "at": first and first.position,
-                    "ms": first and first.recorded_ms,
+                    "to": int(bool(hiding)),
+                    "at": min((m.position for m in hiding), default=None),
+                    "ms": min((m.recorded_ms for m in hiding), default=None),
                 }
             )
         work.connection.execute(

@@ -150,8 +150,8 @@ def _records(metadata: MetaData, prefix: str) -> Table:
         _number("recorded_ms"),
         _number("happened_us"),
         _flag("hidden"),
-        _number("hidden_at", null=True),  # position of the first mark that took it out of the window
-        _number("hidden_ms", null=True),  # log time of that mark
+        _number("hidden_at", null=True),  # the least position of a mark that takes it out of the window
+        _number("hidden_ms", null=True),  # the least log time of such a mark
         _flag("tool"),  # a tool's result, or a record that calls tools
         _flag("marked"),  # a correction or an invalidation may exist: look
         Column("body", LargeBinary, nullable=False),

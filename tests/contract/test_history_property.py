@@ -33,15 +33,17 @@ ids, events = st.sampled_from(IDS), st.sampled_from(EVENTS)
 roles = st.sampled_from(("user", "user", "assistant", "system"))
 several = st.lists(ids, min_size=1, max_size=3, unique=True)
 scopes, whose = st.sampled_from(SCOPES), st.sampled_from(("own", "all"))
+ats = st.none() | st.none() | st.integers(0, 40)
+"""As of which offset a command was resolved."""
 erasures = st.sampled_from(("record", "session", "user", "agent", "tenant", "user-everywhere"))
 
 steps = st.one_of(
     st.tuples(st.just("says"), places, addresses, ids, roles, st.integers(0, 40)),
     st.tuples(st.just("says"), places, addresses, ids, roles, st.integers(0, 40)),
-    st.tuples(st.just("clears"), places, addresses, events, scopes, whose),
-    st.tuples(st.just("removes"), places, addresses, events, scopes, several),
-    st.tuples(st.just("corrects"), places, addresses, events, ids),
-    st.tuples(st.just("invalidates"), places, addresses, events, ids),
+    st.tuples(st.just("clears"), places, addresses, events, scopes, whose, ats),
+    st.tuples(st.just("removes"), places, addresses, events, scopes, several, ats),
+    st.tuples(st.just("corrects"), places, addresses, events, ids, ats),
+    st.tuples(st.just("invalidates"), places, addresses, events, ids, ats),
     st.tuples(st.just("ends"), places, addresses, events),
     st.tuples(st.just("buries"), places, ids, events, st.booleans()),
     st.tuples(st.just("erases"), places, addresses, erasures, several),
@@ -57,17 +59,17 @@ def write(log: Log, step: tuple[Any, ...]) -> None:
             address, i, role, happened = rest
             log.says(f"{i}{n}", id=i, role=role, happened=START + happened * STEP, **place, **address)
         case "clears":
-            address, i, scope, users = rest
-            log.clears(id=i, scope=scope, users=users, **place, **address)
+            address, i, scope, users, at = rest
+            log.clears(id=i, scope=scope, users=users, at=at, **place, **address)
         case "removes":
-            address, i, scope, several_ = rest
-            log.removes(*several_, id=i, scope=scope, **place, **address)
+            address, i, scope, several_, at = rest
+            log.removes(*several_, id=i, scope=scope, at=at, **place, **address)
         case "corrects":
-            address, i, target = rest
-            log.corrects(target, f"{target}{n}", id=i, **place, **address)
+            address, i, target, at = rest
+            log.corrects(target, f"{target}{n}", id=i, at=at, **place, **address)
         case "invalidates":
-            address, i, target = rest
-            log.invalidates(target, f"{n}", id=i, **place, **address)
+            address, i, target, at = rest
+            log.invalidates(target, f"{n}", id=i, at=at, **place, **address)
         case "ends":
             address, i = rest
             log.ends(address["session"] or "s1", id=i, **place, user=address["user"])

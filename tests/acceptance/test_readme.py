@@ -1,0 +1,69 @@
+"""The README is executed: its Python on a real broker, its commands by the command line itself."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from engramlog.engine.cli.root import cli
+from tests.brokers import Rig
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.kafka
+async def test_the_python_of_the_readme_runs(rig: Rig, tmp_path: Path) -> None:
+    (code,) = blocks("python")
+    here = f'MemoryClient(KafkaConfig("{rig.config.bootstrap_servers}", prefix="{rig.settings.prefix}"))'
+    assert 'MemoryClient("localhost:9092")' in code
+    program = code.replace('MemoryClient("localhost:9092")', here).replace(
+        "import MemoryClient", "import KafkaConfig, MemoryClient"
+    )
+    script = tmp_path / "readme.py"
+    script.write_text(program)
+    async with rig.consumers("store", "answer"):
+        import asyncio
+
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, str(script), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        said, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, said.decode()
+    assert said.decode().splitlines() == [
+        "1.00 system: You book tables.",
+        "1.00 user: A table for two, please. 谢谢！",
+    ]
+
+
+def commands() -> list[str]:
+    in_blocks = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("engramlog")]
+    in_tables = re.findall(r"^\| `(engramlog [^`]+)` \|", README, re.MULTILINE)
+    return [*in_blocks, *in_tables]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_every_command_of_the_readme_exists(line: str) -> None:
+    words = line.split("#", maxsplit=1)[0].replace("\\", "").split()[1:]
+    plain = []
+    for word in words:
+        if not re.fullmatch(r"[a-z|-]+", word) or word.startswith("-"):
+            break
+        plain.append(word)
+    for choice in plain[-1].split("|") if plain else [""]:
+        done = CliRunner().invoke(cli, [*plain[:-1], *([choice] if choice else []), "--help"])
+        assert done.exit_code == 0, (line, done.output)
+
+
+def test_the_first_two_commands_are_targets_of_the_makefile() -> None:
+    first = blocks("sh")[0]
+    targets = re.findall(r"^make ([a-z]+)", first, re.MULTILINE)
+    assert targets == ["demo", "test"]
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
