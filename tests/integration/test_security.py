@@ -71,8 +71,8 @@ async def _round_trip(engine: Settings, agent: Settings) -> None:
     async with Consumers(engine), MemoryClient(agent.kafka(), timeout_s=30) as memory:
         await memory.publish(scope, MemoryRecord(role="user", content="My name is Ada."))
         window = await memory.history(scope)
-    assert [entry.record.content for entry in window.records] == ["My name is Ada."]
     assert not window.seen.stale
+    assert [entry.record.content for entry in window.records] == ["My name is Ada."]
 
 
 async def test_engine_and_agent_with_just_their_rights(place: Place) -> None:
