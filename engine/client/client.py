@@ -16,14 +16,16 @@ from engramlog.engine.client.publisher import Outgoing, Publisher
 from engramlog.schemas import queries as q
 from engramlog.schemas import records as r
 from engramlog.schemas.codec import invalid, records_codec
-from engramlog.schemas.envelope import AgentEvent, RecordWritten
-from engramlog.schemas.errors import RequestRefused
+from engramlog.schemas.envelope import AgentEvent, RecordWritten, ScopeErasedEvent
+from engramlog.schemas.errors import RequestRefused, StoreUnavailable
 from engramlog.schemas.keys import partition_for
 from engramlog.schemas.records import MemoryRecord
 from engramlog.schemas.scope import Position, Scope
 from engramlog.schemas.topics import Topics
 
 _log = logging.getLogger(__name__)
+_POSITIONS = 60
+"""How many positions one request waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +408,42 @@ class MemoryClient:
         """
         query = _query(q.EraseCommand, scope, what=what, record_ids=tuple(record_ids))
         return await self._done(scope, query, request_id, timeout_s)
+
+    async def erase_tenant(
+        self, tenant: str, *, user: str | None = None, request_id: str | None = None, timeout_s: float | None = None
+    ) -> list[Position]:
+        """Erase a whole tenant, or one user with all of the tenant's agents, for ever.
+
+        Args:
+            tenant: The tenant.
+            user: Only this user's records; None: everything of the tenant.
+            request_id: The identity of the command: asked again under the same id it erases nothing more.
+            timeout_s: Limit in seconds.
+
+        Returns:
+            Where the entries of the erasure ledger lie, one in each partition. From now on nothing shows what was
+            recorded before them.
+
+        Raises:
+            DeadlineExceeded: Not done in time; ask again under the same id.
+            StoreUnavailable: The entries are in the log, but not yet applied everywhere.
+        """
+        limit_s, topic = self._limit_s(timeout_s), self._topics.records
+        async with deadline(limit_s, "Kafka did not tell about the topic"):
+            partitions = await self._ask.partitions_of(topic)
+        erased = r.ScopeErased(scope="tenant" if user is None else "user", request_id=request_id or r.new_id())
+        event = ScopeErasedEvent(source=self._source, tenantid=tenant, userid=user, data=erased)
+        value = records_codec().encode(event)
+        messages = [Outgoing(topic, partition, event.key(), value) for partition in range(partitions)]
+        positions = await self._publisher.publish(messages, timeout_s=limit_s)
+        anyone = Scope(tenant, "-")
+        for some in range(0, len(positions), _POSITIONS):
+            query = _query(q.StatsQuery, anyone)
+            wanted = positions[some : some + _POSITIONS]
+            _, seen = await self._ask(anyone, query, q.StatsAnswer, limit_s=limit_s, min_positions=wanted)
+            if seen.stale:
+                raise StoreUnavailable("the erasure is in the log, but not yet applied everywhere; ask again")
+        return positions
 
     async def _taken(
         self, scope: Scope, query: q.Command, request_id: str | None, timeout_s: float | None

@@ -192,6 +192,25 @@ async def test_asked_again_a_command_has_one_effect_and_the_same_answer(rig: Rig
         assert await seen(client, scope) == ["after the erasure"]
 
 
+async def test_a_tenant_or_a_user_of_it_is_erased_in_every_partition(rig: Rig) -> None:
+    scopes = [Scope(t, f"agent-{n}", "s1", u) for t in ("acme", "acme-corp") for n in range(6) for u in ("ada", "bob")]
+    async with rig.consumers(), rig.client() as client:
+        for scope in scopes:
+            await client.publish(scope, said(f"{scope.tenant} {scope.user}"))
+        assert len(await client.erase_tenant("acme", user="ada", request_id="ada-goes")) == rig.partitions
+        later = Scope("acme", "agent-0", "s1", "ada")
+        await client.publish(later, said("ada is back"))
+        await client.erase_tenant("acme", user="ada", request_id="ada-goes")  # asked again: nothing more goes
+        for scope in scopes:
+            gone = (scope.tenant, scope.user) == ("acme", "ada")
+            expected = [] if gone else [f"{scope.tenant} {scope.user}"]
+            assert await seen(client, scope) == expected + (["ada is back"] if scope == later else [])
+        await client.erase_tenant("acme")
+        for scope in scopes:
+            expected = [] if scope.tenant == "acme" else [f"{scope.tenant} {scope.user}"]
+            assert await seen(client, scope) == expected
+
+
 async def test_an_erase_amid_ten_writers(rig: Rig) -> None:
     """From the reply on nothing recorded before it is seen, and what is published after it is there."""
     scope = rig.scope(session="s1")
