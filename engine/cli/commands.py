@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -179,7 +180,7 @@ def correct(
     as_json: bool,
 ) -> int:
     """Give a record new content in its old place; TEXT '-' reads it from standard input."""
-    content = click.get_text_stream("stdin", encoding="utf-8").read() if text == "-" else text
+    content = sys.stdin.read() if text == "-" else text
 
     async def ask(client: "MemoryClient") -> "Position":
         return await client.correct(scope, record_id, content, reason=reason, request_id=request_id)
