@@ -29,7 +29,6 @@ _EXTRAS = {
     "psycopg": "postgres",
 }
 _ENGINE = {
-    "aiosqlite",
     "click",
     "faststream",
     "greenlet",
