@@ -1,7 +1,7 @@
 """Dead letters: what could not be processed, byte by byte, and why.
 
-The message's value is the raw value as it came (no bytes for a tombstone), so that any Kafka tool shows it and nothing is
-lost in translation; what is known about it is JSON in the header :data:`HEADER`. Its key names its origin, so that a
+The message's value is the raw value as it came (no bytes for a tombstone), so that any Kafka tool shows it and nothing
+is lost in translation; what is known about it is JSON in the header :data:`HEADER`. Its key names its origin, so that a
 dead letter written twice (a crash between publishing and committing) can be told from two dead letters. A value that
 does not fit into one message comes in several, numbered by ``part`` of ``parts``.
 """
