@@ -32,7 +32,6 @@ _ENGINE = {
     "click",
     "faststream",
     "greenlet",
-    "orjson",
     "prometheus_client",
     "pydantic_settings",
     "rich",
