@@ -67,13 +67,21 @@ class Publisher:
             ConfigurationError: It does not exist.
             BrokerUnavailable: Kafka does not answer.
         """
+        lost: BrokerUnavailable | None = None
         for _ in range(_LOOKS):  # a topic that was just created is not yet known to every broker
-            with kafka_errors(self._config, f"reading about the topic {topic}"):
-                producer = await self._running()
-                found = (await producer.client.fetch_all_metadata()).partitions_for_topic(topic)
-            if found:
-                return len(found)
+            try:
+                with kafka_errors(self._config, f"reading about the topic {topic}"):
+                    producer = await self._running()
+                    found = (await producer.client.fetch_all_metadata()).partitions_for_topic(topic)
+            except BrokerUnavailable as error:  # the connection was idle, and the broker ended it or its login
+                lost = error
+            else:
+                if found:
+                    return len(found)
+                lost = None
             await asyncio.sleep(_PAUSE_S)
+        if lost is not None:
+            raise lost
         raise ConfigurationError(f"the topic {topic!r} does not exist: create it with 'engramlog topics create'")
 
     async def publish(self, messages: Sequence[Outgoing], *, timeout_s: float) -> list[Position]:

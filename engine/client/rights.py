@@ -3,17 +3,25 @@
 A consumer that may see a topic but not read it joins its group, is assigned partitions and then never gets a message.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import GroupAuthorizationFailedError, IncompatibleBrokerVersion, TopicAuthorizationFailedError
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    IncompatibleBrokerVersion,
+    TopicAuthorizationFailedError,
+    for_code,
+)
 
 from engramlog.engine.client.admin import connected, coordinator_of
 from engramlog.engine.client.connection import KafkaConfig
 from engramlog.engine.client.requests import GroupsRequest, MetadataRequest
 from engramlog.schemas.errors import ConfigurationError
+
+_LOOKS, _PAUSE_S = 50, 0.1
 
 
 class Right(IntEnum):
@@ -97,13 +105,18 @@ async def _of_topics(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[s
 
 
 async def _of_group(admin: AIOKafkaAdminClient, group: str) -> int | None:
-    try:
-        node = await coordinator_of(admin, group)
-        answer = await admin._client.send(node, GroupsRequest([group]))  # noqa: SLF001 - as above
-    except GroupAuthorizationFailedError:
-        return 0
-    described = answer.to_object()["groups"][0]
-    if described["error_code"] == GroupAuthorizationFailedError.errno:
-        return 0
+    for _ in range(_LOOKS):
+        try:
+            node = await coordinator_of(admin, group)
+            answer = await admin._client.send(node, GroupsRequest([group]))  # noqa: SLF001 - as above
+        except GroupAuthorizationFailedError:
+            return 0
+        described = answer.to_object()["groups"][0]
+        error = for_code(described["error_code"])
+        if error is GroupAuthorizationFailedError:
+            return 0
+        if not error.retriable:
+            break
+        await asyncio.sleep(_PAUSE_S)  # its coordinator is just reading the groups
     bits = described["authorized_operations"]
     return bits if isinstance(bits, int) and bits >= 0 else None
