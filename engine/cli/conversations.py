@@ -1,6 +1,7 @@
 """Conversation files, read as turns. Pure: text in, turns and the pieces that are none out.
 
-Forms: JSON lines of records (streamed), OpenAI messages, LoCoMo and MemoryBank (read whole, as JSON must be).
+Forms: JSON lines of records and CAMEL's storage files (streamed); OpenAI messages, LoCoMo and MemoryBank (read whole,
+as JSON must be).
 """
 
 import json
@@ -9,11 +10,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, get_args
 
 from engramlog.engine.cli.turns import Invalid, Maker, Turn
-from engramlog.schemas.errors import NotJson, SchemaViolation, TooDeep
+from engramlog.schemas.errors import InvalidEvent, NotJson, SchemaViolation, TooDeep
+from engramlog.schemas.formats.camel import from_camel
 from engramlog.schemas.formats.openai import from_openai
 from engramlog.schemas.json_values import SHALLOWER
+from engramlog.schemas.records import MemoryRecord
 
-Form = Literal["jsonl", "openai", "locomo", "memorybank"]
+Form = Literal["jsonl", "openai", "camel", "locomo", "memorybank"]
 FORMS: tuple[Form, ...] = get_args(Form)
 Read = Iterator[Turn | Invalid]
 
@@ -23,12 +26,16 @@ _WHOSE = ("tenant", "agent", "session", "user")
 
 
 def form_of(start: bytes) -> Form | None:
-    """The form of a file, by its first line: JSON lines when that is a whole object of a record, else None."""
+    """The form of a file, by its first line, when that is a whole object of a record or of CAMEL's; else None."""
     try:
         first = json.loads(start)
     except ValueError:
         return None
-    return "jsonl" if isinstance(first, dict) and "role" in first else None
+    if not isinstance(first, dict):
+        return None
+    if "message" in first and "role_at_backend" in first:
+        return "camel"
+    return "jsonl" if "role" in first else None
 
 
 def form_of_document(document: Any) -> Form | None:
@@ -55,20 +62,9 @@ def read_lines(lines: Iterable[bytes], make: Maker, *, name: str) -> Read:
         make: What makes turns; its defaults hold where a line does not say. ``"user": null`` says: shared.
         name: The file's name, for messages.
     """
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        where = f"{name}:{number}"
-        try:
-            fields = json.loads(line)
-        except ValueError as error:
-            yield Invalid(where, NotJson(f"no JSON: {error}"))
-            continue
-        except RecursionError:
-            yield Invalid(where, TooDeep(f"nested too deep; {SHALLOWER}"))
-            continue
-        if not isinstance(fields, dict):
-            yield Invalid(where, SchemaViolation("a line must be a JSON object, the fields of a record"))
+    for number, where, fields in _objects(lines, name):
+        if isinstance(fields, InvalidEvent):
+            yield Invalid(where, fields)
             continue
         whose = {part: fields.pop(part) for part in _WHOSE if part in fields}
         if wrong := [part for part, value in whose.items() if not isinstance(value, str | None)]:
@@ -76,6 +72,43 @@ def read_lines(lines: Iterable[bytes], make: Maker, *, name: str) -> Read:
             continue
         said = make.without(*whose) if None in whose.values() else make
         yield said(fields, where=where, ordinal=number, **whose)
+
+
+def read_camel(lines: Iterable[bytes], make: Maker, *, name: str) -> Read:
+    """A file of CAMEL's ``JsonStorage``: a record a line, with CAMEL's ids, so that importing it twice doubles nothing.
+
+    The agent is CAMEL's ``agent_id``, unless the command line names one.
+    """
+    for number, where, fields in _objects(lines, name):
+        if isinstance(fields, InvalidEvent):
+            yield Invalid(where, fields)
+            continue
+        agent = make.whose.agent or fields.get("agent_id") or None
+        yield make(fields, where=where, ordinal=number, agent=agent, read=_of_camel)
+
+
+def _of_camel(
+    fields: dict[str, Any], /, *, timestamp: datetime | None = None, record_id: str | None = None
+) -> MemoryRecord:
+    del timestamp, record_id  # CAMEL's records have both
+    return from_camel(fields).model_copy(update={"origin": "import"})
+
+
+def _objects(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, str, dict[str, Any] | InvalidEvent]]:
+    """The number, place and object of each line that is not empty; or what is wrong with it."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"{name}:{number}"
+        try:
+            fields = json.loads(line)
+        except ValueError as error:
+            yield number, where, NotJson(f"no JSON: {error}")
+        except RecursionError:
+            yield number, where, TooDeep(f"nested too deep; {SHALLOWER}")
+        else:
+            wrong = SchemaViolation("a line must be a JSON object, the fields of a record")
+            yield number, where, fields if isinstance(fields, dict) else wrong
 
 
 def read_document(document: Any, form: Form, make: Maker, *, name: str) -> Read:

@@ -11,11 +11,20 @@ from typing import Any, BinaryIO
 
 import click
 
-from engramlog.engine.cli.conversations import FORMS, Form, form_of, form_of_document, read_document, read_lines
+from engramlog.engine.cli.conversations import (
+    FORMS,
+    Form,
+    form_of,
+    form_of_document,
+    read_camel,
+    read_document,
+    read_lines,
+)
 from engramlog.engine.cli.turns import Invalid, Maker, Turn
 
 _BOM = b"\xef\xbb\xbf"
 _LINES = {".jsonl", ".ndjson"}
+_STREAMED = {"jsonl": read_lines, "camel": read_camel}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +49,13 @@ class Source:
 
     def turns(self, make: Maker) -> Iterator[Turn | Invalid]:
         """Read it; JSON lines one by one."""
-        if self.form != "jsonl":
+        if self.form not in _STREAMED:
             yield from read_document(self.document, self.form, make, name=self.name)
         elif self.path is None:
-            yield from read_lines(self.lines, make, name=self.name)
+            yield from _STREAMED[self.form](self.lines, make, name=self.name)
         else:
             with self.path.open("rb") as file:
-                yield from read_lines(_without_bom(file), make, name=self.name)
+                yield from _STREAMED[self.form](_without_bom(file), make, name=self.name)
 
 
 def open_source(path: str, form: Form | None = None) -> Source:
@@ -64,8 +73,8 @@ def open_source(path: str, form: Form | None = None) -> Source:
     with file_path.open("rb") as file:
         first = file.readline().removeprefix(_BOM)
         guessed = form or form_of(first) or ("jsonl" if file_path.suffix in _LINES else None)
-        if guessed == "jsonl":
-            return Source(file_path.name, "jsonl", repeatable=True, path=file_path)
+        if guessed in _STREAMED:
+            return Source(file_path.name, guessed, repeatable=True, path=file_path)
         return _of_document(first + file.read(), file_path.name, form)
 
 
@@ -77,8 +86,9 @@ def sample() -> Source:
 
 def _of_stream(stream: BinaryIO, name: str, form: Form | None) -> Source:
     first = stream.readline().removeprefix(_BOM)
-    if (form or form_of(first)) == "jsonl":
-        return Source(name, "jsonl", repeatable=False, lines=chain([first], stream))
+    guessed = form or form_of(first)
+    if guessed in _STREAMED:
+        return Source(name, guessed, repeatable=False, lines=chain([first], stream))
     return _of_document(first + stream.read(), name, form)
 
 

@@ -29,6 +29,7 @@ _EPILOG = """\b
 Examples:
   engramlog publish talk.jsonl --tenant acme --agent helper --session s1 --user ada
   engramlog publish chat.json --format openai --session s2
+  engramlog publish camel_memory.json --format camel
   engramlog publish locomo.json
   zcat talk.jsonl.gz | engramlog publish - --json
 
@@ -53,7 +54,7 @@ a sample and a session a session, MemoryBank a user and a session a day, unless 
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["auto", "jsonl", "openai", "locomo", "memorybank"]),
+    type=click.Choice(["auto", "jsonl", "openai", "camel", "locomo", "memorybank"]),
     default="auto",
     show_default=True,
     help="What the file holds.",

@@ -8,12 +8,12 @@ from typing import Any
 import click
 import pytest
 
-from engramlog.engine.cli.conversations import form_of, form_of_document, read_document, read_lines
+from engramlog.engine.cli.conversations import form_of, form_of_document, read_camel, read_document, read_lines
 from engramlog.engine.cli.files import open_source, sample
 from engramlog.engine.cli.sending import checked
 from engramlog.engine.cli.turns import Invalid, Maker, Turn, Whose
 from engramlog.schemas.codec import records_codec
-from engramlog.schemas.formats.openai import to_openai
+from engramlog.schemas.formats import to_camel, to_openai
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LOCOMO = [
@@ -259,3 +259,20 @@ def test_the_sample_is_what_it_promises() -> None:
     for e in events:
         by_session.setdefault(e.sessionid, []).append(e.data.timestamp)
     assert all(times == sorted(times) for times in by_session.values())
+
+
+def test_camels_storage_file_comes_with_its_ids_and_agents() -> None:
+    from pathlib import Path
+
+    from engramlog.engine.cli.conversations import form_of, read_camel
+    from engramlog.schemas.formats import to_camel
+
+    made = json.loads((Path(__file__).parent / "camel_records.json").read_text())
+    records = [each["record"] for each in made["records"]]
+    lines = [json.dumps(r).encode() for r in records]
+    assert form_of(lines[0]) == "camel"
+    turns = list(read_camel(lines, Maker(Whose(tenant="acme"), now=NOW), name="memory.json"))
+    assert [t for t in turns if isinstance(t, Invalid)] == []
+    assert [to_camel(t.event.data) for t in turns] == records  # type: ignore[union-attr]
+    agents = [t.event.agentid for t in turns]  # type: ignore[union-attr]
+    assert agents == [r.get("agent_id") or "default" for r in records]
