@@ -262,11 +262,6 @@ def test_the_sample_is_what_it_promises() -> None:
 
 
 def test_camels_storage_file_comes_with_its_ids_and_agents() -> None:
-    from pathlib import Path
-
-    from engramlog.engine.cli.conversations import form_of, read_camel
-    from engramlog.schemas.formats import to_camel
-
     made = json.loads((Path(__file__).parent / "camel_records.json").read_text())
     records = [each["record"] for each in made["records"]]
     lines = [json.dumps(r).encode() for r in records]
