@@ -7,6 +7,7 @@ import click
 
 from engramlog.engine.cli import output
 from engramlog.engine.cli.failures import FOUND, OK
+from engramlog.engine.cli.migrating import migrate
 from engramlog.engine.cli.options import json_option, settings_options
 
 if TYPE_CHECKING:
@@ -169,3 +170,6 @@ def _setting(state: "TopicState", name: str, wanted: str) -> str:
     if actual is None:
         return f"(the broker does not say; the table: {wanted})"
     return actual if actual == wanted else f"{actual} (the table: {wanted})"
+
+
+topics.add_command(migrate)

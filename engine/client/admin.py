@@ -1,7 +1,7 @@
 """Topics: made from the table, and checked against it before any process runs on them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +25,8 @@ from engramlog.schemas.topics import DEFAULT_PARTITIONS, MUST_HOLD, Topics, Topi
 
 _GOOD_REPLICATION = 3
 _LOOKS, _PAUSE_S = 50, 0.1
+_SET_FOR_TOPIC = 1
+"""Source of a configuration entry, in Kafka's protocol: set for this topic, neither default nor the broker's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +228,30 @@ async def _configs(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, di
             if code != TopicAuthorizationFailedError.errno:
                 configs[name] = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
     return configs
+
+
+async def set_topic_config(config: KafkaConfig, topic: str, changes: Mapping[str, str]) -> None:
+    """Change a topic's configuration; what else was set of it stays.
+
+    Raises:
+        BrokerUnavailable: Kafka does not answer.
+        ConfigurationError: Kafka refuses.
+    """
+    async with connected(config, f"configuring {topic}") as admin:
+        kept: dict[str, str] = {}
+        for response in await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)]):
+            for code, _message, _kind, _name, entries in response.resources:
+                if code:
+                    raise for_code(code)
+                kept |= {e[0]: e[1] for e in entries if e[3] == _SET_FOR_TOPIC and e[1] is not None}
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs={**kept, **changes})
+        for response in await admin.alter_configs([resource]):
+            for code, message, *_ in response.resources:
+                if code:
+                    raise ConfigurationError(
+                        f"Kafka refuses to configure {topic!r}: {for_code(code).__name__}: {message} "
+                        f"({config.security.principal} needs AlterConfigs on it)"
+                    )
 
 
 def _state(kafka: KafkaConfig, spec: TopicSpec, described: dict[str, Any], config: dict[str, str] | None) -> TopicState:

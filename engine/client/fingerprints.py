@@ -1,0 +1,132 @@
+"""Whether two agent topics hold the same memory: agent by agent, without their positions.
+
+Compared are the last copies of all keys: each agent's in their order, with log times and values; a mark's ``at`` as the
+number of the agent's last copies below it. Ledger entries without an agent count for every agent of the tenant that
+has something before them. Memory: the keys of one partition, and a hash for each agent.
+"""
+
+import hashlib
+import json
+from array import array
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from engramlog.engine.client.migration import AgentTopic, at_of, everywhere
+from engramlog.engine.client.reader import Decoded, decode, read
+from engramlog.schemas.keys import parse_key
+
+Agent = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Fingerprint:
+    """What an agent topic holds.
+
+    Attributes:
+        agents: By tenant and agent, how many last copies there are, and their hash.
+        bad: What no consumer could read, by reason.
+    """
+
+    agents: dict[Agent, tuple[int, bytes]] = field(default_factory=dict)
+    bad: Counter[str] = field(default_factory=Counter)
+
+    def differs_from(self, other: "Fingerprint") -> list[Agent]:
+        """The agents that differ."""
+        both = self.agents.keys() | other.agents.keys()
+        return sorted(agent for agent in both if self.agents.get(agent) != other.agents.get(agent))
+
+
+async def fingerprint(
+    topic: AgentTopic, *, until: Mapping[int, int] | None = None, on_read: Callable[[int], None] = lambda _: None
+) -> Fingerprint:
+    """Read an agent topic twice, and tell what it holds.
+
+    Args:
+        topic: The topic.
+        until: By partition, the first offset that does not count; None: its end.
+        on_read: Called with the number of messages that were read, again and again.
+
+    Raises:
+        BrokerUnavailable: Kafka does not answer.
+    """
+    found = Fingerprint()
+    for partition in range(topic.partitions):
+        end = None if until is None else until[partition]
+        last: dict[bytes, int] = {}
+        async for decoded in _good(topic, partition, end, found.bad, on_read):
+            name = _name(decoded)
+            if name is None:
+                last[decoded.message.key or b""] = decoded.message.position.offset
+            else:
+                last.setdefault(name, decoded.message.position.offset)
+        chains = _Chains()
+        async for decoded in _good(topic, partition, end, Counter(), on_read):
+            name = _name(decoded)
+            if last[decoded.message.key or b"" if name is None else name] == decoded.message.position.offset:
+                chains.add(decoded)
+        found.agents |= {agent: (len(places), chains.hashes[agent]) for agent, places in chains.places.items()}
+    return found
+
+
+def _name(decoded: Decoded) -> bytes | None:
+    key = decoded.message.key or b""
+    name = everywhere(parse_key(key), decoded.event, key)
+    return None if name is None else name.encode()
+
+
+async def _good(
+    topic: AgentTopic, partition: int, end: int | None, bad: Counter[str], on_read: Callable[[int], None]
+) -> AsyncGenerator[Decoded, None]:
+    async with aclosing(read(topic.kafka, topic.name, partitions=[partition])) as messages:
+        async for message in messages:
+            if end is not None and message.position.offset >= end:
+                return
+            on_read(1)
+            decoded = decode(message, topic.codec, partitions=topic.partitions)
+            if decoded.error is None:
+                yield decoded
+            else:
+                bad[decoded.error.reason] += 1
+
+
+@dataclass(slots=True)
+class _Chains:
+    """The agents of one partition: where their last copies lie, and the hash so far."""
+
+    places: dict[Agent, "array[int]"] = field(default_factory=lambda: defaultdict(lambda: array("q")))
+    hashes: dict[Agent, bytes] = field(default_factory=lambda: defaultdict(bytes))
+    tenants: dict[str, list[Agent]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, decoded: Decoded) -> None:
+        """Take the next last copy of the partition."""
+        key, message = parse_key(decoded.message.key), decoded.message
+        if not key.agent:
+            for agent in self.tenants[key.tenant]:
+                self._chain(agent, decoded, _name(decoded) or b"")
+            return
+        agent = key.tenant, key.agent
+        if agent not in self.places:
+            self.tenants[key.tenant].append(agent)
+        recorded_ms = round(message.recorded.timestamp() * 1000)
+        self._chain(agent, decoded, message.key or b"", str(recorded_ms).encode(), self._value(agent, decoded))
+
+    def _chain(self, agent: Agent, decoded: Decoded, *parts: bytes) -> None:
+        chained = hashlib.blake2b(self.hashes[agent], digest_size=32)
+        for part in parts:
+            chained.update(len(part).to_bytes(8, "big") + part)
+        self.hashes[agent] = chained.digest()
+        self.places[agent].append(decoded.message.position.offset)
+
+    def _value(self, agent: Agent, decoded: Decoded) -> bytes:
+        value = decoded.message.value
+        if value is None:
+            return b"null"
+        at = at_of(decoded.event)
+        if at is None:
+            return value
+        document = json.loads(value)
+        document["data"]["at"] = bisect_left(self.places[agent], at)
+        return json.dumps(document, sort_keys=True).encode()
