@@ -16,6 +16,7 @@ from engramlog.consumers.metrics import Metrics
 from engramlog.consumers.probes import Probes
 from engramlog.consumers.security import faststream_security
 from engramlog.consumers.wire import Delivers, Wiring
+from engramlog.engine.client import header_keys
 from engramlog.engine.client.admin import inspect_topics
 from engramlog.engine.client.ends import LogEnds
 from engramlog.engine.client.rights import Wanted, require_rights
@@ -122,6 +123,7 @@ def rights_of(settings: Settings, names: Sequence[str]) -> Wanted:
 
 
 def _broker(settings: Settings, client_id: str, metrics: Metrics) -> KafkaBroker:
+    header_keys.tolerate()
     kafka = settings.kafka(client_id=f"engramlog.{client_id}")
     Complaints(kafka.security, client_id).install()
     return KafkaBroker(

@@ -1,9 +1,12 @@
 """Bad input on a real broker: a dead letter that says what to do, and the next record is projected."""
 
 import json
+import time
 from typing import Any
 
 import pytest
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 
 from engramlog.engine.client import MemoryRecord, Position, Scope
 from engramlog.schemas.codec import records_codec
@@ -116,6 +119,38 @@ async def test_every_way_of_being_wrong_is_a_dead_letter_and_the_next_record_is_
         else:
             assert b"".join(chunk or b"" for _, chunk in parts) == encoded(value)
     assert len(by_position[bad_positions["3 MB"]]) == 4
+
+
+class NoText(str):
+    """A header key of two bytes that are no UTF-8."""
+
+    __slots__ = ()
+
+    def encode(self, *_: Any, **__: Any) -> bytes:
+        return b"\xff\xfe"
+
+
+@pytest.mark.parametrize("compression", [0, 1], ids=["plain", "gzip"])
+async def test_a_header_key_that_is_not_utf8_stops_nobody(rig: Rig, compression: int) -> None:
+    """aiokafka itself stops at such a key for good; its producer cannot write one, others can."""
+    partition = partition_for(SCOPE.tenant, SCOPE.agent, rig.partitions)
+    batch = _DefaultRecordBatchBuilderPy(2, compression, 0, -1, -1, -1, 10**6)
+    names = ["before", "with the key", "after"]
+    for n, name in enumerate(names):
+        headers = [(NoText("?"), b"v"), ("plain", None)] if n == 1 else []
+        key = record_key(SCOPE.tenant, SCOPE.agent, name)
+        batch.append(n, int(time.time() * 1000), key, json.dumps(event(name)).encode(), headers=headers)
+    topics = [(rig.topics.records, [(partition, bytes(batch.build()))])]
+    node = next(iter(rig.raw.client.cluster.brokers())).nodeId
+    request = ProduceRequest(transactional_id=None, required_acks=-1, timeout=10_000, topics=topics)
+    await rig.raw.client.send(node, request)
+    key = record_key(SCOPE.tenant, SCOPE.agent, "last")
+    last = await rig.put(json.dumps(event("last")).encode(), key=key, partition=partition)
+    bad = await rig.put(b"{", key=key, partition=partition)
+    async with rig.client() as client, rig.consumers():
+        window = await client.history(SCOPE, min_positions=[last, bad])
+        assert [c.record.record_id for c in window.records] == [*names, "last"]
+    assert [letter.reason for letter, _ in await rig.dead_letters()] == ["not_json"]
 
 
 async def compressed_put(rig: Rig, value: bytes, key: bytes, partition: int) -> Position:
