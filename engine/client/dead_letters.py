@@ -178,13 +178,11 @@ class Found:
 
     Attributes:
         letters: Those that are meant, oldest first.
-        ends: Where the topic's partitions ended when it was read.
         unreadable: Messages that are no dead letters.
         incomplete: Letters of which pieces are missing.
     """
 
     letters: list[Letter]
-    ends: Mapping[int, int]
     unreadable: int
     incomplete: int
 
@@ -204,15 +202,13 @@ async def find(config: KafkaConfig, topic: str, *, partitions: int, wanted: Want
     """
     assembly = Assembly()
     letters: list[Letter] = []
-    ends: dict[int, int] = {}
     async with aclosing(read(config, topic, partitions=range(partitions))) as messages:
         async for message in messages:
-            ends[message.position.partition] = message.position.offset + 1
             letter = assembly.add(message)
             if letter is not None and wanted(letter):
                 letters.append(letter)
     letters.sort(key=lambda letter: (letter.about.died, _by_origin(letter)))
-    return Found(letters, ends, assembly.unreadable, assembly.incomplete)
+    return Found(letters, assembly.unreadable, assembly.incomplete)
 
 
 def _by_origin(letter: Letter) -> tuple[str, int, int]:
