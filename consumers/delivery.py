@@ -96,15 +96,22 @@ class Delivery:
             applying: asyncio.Task[None] | None = None
             for (topic, number), group in groupby(message.raw_message, key=lambda m: (m.topic, m.partition)):
                 partition, messages = TopicPartition(topic, number), list(group)
-                expected = await self._ownership.expects(partition, messages[-1].offset)
-                if self._stopping or expected is None:
+                span = await self._ownership.span(partition, messages[-1].offset)
+                if self._stopping or span is None:
                     continue
-                fresh = [m for m in messages if m.offset >= expected]
-                batch = await self._guarded(partition, expected, self._decode, fresh, expected) if fresh else None
+                fresh = [m for m in messages if m.offset >= span[0]]
+                batch = await self._guarded(partition, span[0], self._decode, fresh, *span) if fresh else None
                 if applying is not None:
                     await applying
                 applying = tasks.create_task(self._finish(partition, batch)) if batch else None
         await self._commit(message)
+
+    async def idle(self) -> None:
+        """Nothing is in hand: what the consumers passed over without a message (a compacted end) is passed for good."""
+        for partition in list(self._ownership.next):
+            span = await self._ownership.span(partition)
+            if span is not None and span[1] > span[0]:
+                await self._finish(partition, Batch(Run(partition.topic, partition.partition, *span), ()))
 
     async def _finish(self, partition: TopicPartition, batch: Batch) -> None:
         expected = batch.run.expected
@@ -132,7 +139,7 @@ class Delivery:
             self._ownership.close(partition, str(error) or type(error).__name__, rewind_to=expected)
         return None
 
-    async def _decode(self, messages: Sequence[Message], expected: int) -> Batch:
+    async def _decode(self, messages: Sequence[Message], expected: int, following: int) -> Batch:
         entries: list[Entry] = []
         refused: list[Refused] = []
         for n, message in enumerate(messages):
@@ -143,8 +150,8 @@ class Delivery:
                 refused.append(Refused(message.offset, error.reason))
             if n % _BREATH == 0:
                 await asyncio.sleep(0)
-        first, last = messages[0], messages[-1]
-        run = Run(first.topic, first.partition, expected, last.offset + 1, tuple(entries), tuple(refused))
+        first = messages[0]
+        run = Run(first.topic, first.partition, expected, following, tuple(entries), tuple(refused))
         return Batch(run, messages)
 
     def _entry(self, message: Message) -> Entry:

@@ -62,6 +62,9 @@ class Forwarding:
         """Take no more messages."""
         self._stopping = True
 
+    async def idle(self) -> None:
+        """Nothing to do."""
+
     async def __call__(self, message: KafkaMessage) -> None:
         """Forward one batch."""
         loop = asyncio.get_running_loop()

@@ -78,11 +78,19 @@ class Ownership:
         # At once: one after the other, each would wait until the broker ends an empty fetch on the same connection.
         await asyncio.gather(*(self._open(partition, consumer) for partition in sorted(assigned)))
 
-    async def expects(self, partition: TopicPartition, last_offset: int) -> int | None:
-        """The offset that a partition wants next, if a batch that ends at ``last_offset`` may be a part of it.
+    async def span(self, partition: TopicPartition, last_offset: int = -1) -> tuple[int, int] | None:
+        """Where a batch begins and ends: the offset that the partition wants next, and the consumer's position.
 
-        None: the partition is closed or gone, or the batch was fetched before the consumer was sent elsewhere. Such a
-        batch is still handed over after a rebalance; taken for the next one, it would skip whatever lies before it.
+        The position may lie behind the last message: compaction leaves gaps, also at the end of a log.
+
+        Args:
+            partition: The partition.
+            last_offset: The last offset of the batch.
+
+        Returns:
+            None: the partition is closed or gone, or the batch was fetched before the consumer was sent elsewhere.
+            Such a batch is still handed over after a rebalance; taken for the next one, it would skip whatever lies
+            before it.
         """
         expected = self.next.get(partition)
         if expected is None or self._consumer is None:
@@ -91,7 +99,7 @@ class Ownership:
             position: int = await self._consumer.position(partition)
         except IllegalStateError:  # revoked
             return None
-        return expected if position > last_offset else None
+        return (expected, position) if position > last_offset else None
 
     async def reopen(self, partition: TopicPartition) -> None:
         """Another owner was here: read the checkpoint anew, if the partition is still ours."""

@@ -109,6 +109,9 @@ class Requests:
         await self._commit()
         await self.on_stop()
 
+    async def idle(self) -> None:
+        """Nothing to do."""
+
     async def __call__(self, message: KafkaMessage) -> None:
         """Start a task for each request of a batch; wait while too many are under way."""
         for request in message.raw_message:

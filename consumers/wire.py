@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -20,12 +21,18 @@ from engramlog.engine.history import History
 from engramlog.engine.settings import Settings
 from engramlog.schemas.topics import Topics
 
+POLL_MS = 200
+"""How long a consumer waits for messages before it is idle, in milliseconds."""
+
 
 class Delivers(Protocol):
     """A handler of batches that also wants to know which partitions it owns."""
 
     async def __call__(self, message: KafkaMessage) -> None:
         """Handle one batch."""
+
+    async def idle(self) -> None:
+        """There was nothing to fetch: no batch is in hand."""
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """Partitions went to another owner."""
@@ -92,9 +99,9 @@ def subscribe(
         group_id=wiring.group(name),
         batch=True,
         max_records=max_records,
-        batch_timeout_ms=200,
         ack_policy=AckPolicy.MANUAL,
         auto_offset_reset="earliest",
+        isolation_level="read_committed",  # what a transaction took back is cleaned away: a rebuild would not see it
         session_timeout_ms=wiring.settings.session_timeout_ms,
         heartbeat_interval_ms=wiring.settings.session_timeout_ms // 3,
         rebalance_timeout_ms=max(30_000, wiring.settings.session_timeout_ms),
@@ -107,7 +114,15 @@ def subscribe(
     async def handle(message: InjectedMessage) -> None:
         await delivery(message)
 
+    async def poll(consumer: AIOKafkaConsumer) -> tuple[Any, ...]:
+        batches = await consumer.getmany(timeout_ms=POLL_MS, max_records=max_records)
+        if not batches:
+            await delivery.idle()
+        return tuple(chain.from_iterable(batches.values()))
+
     subscriber(handle)
+    # In the place of FastStream's own, which sleeps after an empty fetch: a message that comes then would wait.
+    subscriber.get_msg = poll  # type: ignore[method-assign]
     subscription = Subscription(name, topic, subscriber, ownership)
     wiring.health.watch(subscription)
 

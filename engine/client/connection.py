@@ -77,6 +77,7 @@ class KafkaConfig:
             "group_id": None,
             "enable_auto_commit": False,
             "auto_offset_reset": "none",
+            "isolation_level": "read_committed",
             "fetch_max_wait_ms": self.fetch_max_wait_ms,
         }
 

@@ -5,10 +5,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from engramlog.engine.client import MemoryRecord
 from engramlog.engine.history import History
 from engramlog.engine.log import Run
+from engramlog.schemas.codec import records_codec
 from engramlog.schemas.envelope import RecordWritten
 from engramlog.schemas.errors import ConfigurationError, Fenced, StoreUnavailable, Unprocessable
 from engramlog.schemas.keys import partition_for
@@ -193,3 +195,29 @@ async def test_the_transaction_that_is_fenced_writes_nothing(rig: Rig) -> None:
         assert await history.digest() == before
     finally:
         await history.stop()
+
+
+async def test_producers_with_transactions(rig: Rig) -> None:
+    """What they take back is never remembered, and the markers that they leave in the log hold up nobody."""
+    scope, partition = rig.scope(), partition_for(rig.tenant, "helper", rig.partitions)
+
+    def message(text: str) -> tuple[bytes, bytes]:
+        made = RecordWritten.of(said(text), source="elsewhere", tenant=rig.tenant, agent="helper")
+        return made.key(), records_codec().encode(made)
+
+    producer = AIOKafkaProducer(bootstrap_servers=rig.config.bootstrap_servers, transactional_id=rig.settings.prefix)
+    await producer.start()
+    try:
+        async with rig.consumers(), rig.client() as client:
+            for text in ("kept", "taken back", "kept, too"):
+                await producer.begin_transaction()
+                key, value = message(text)
+                await producer.send_and_wait(rig.topics.records, value, key=key, partition=partition)
+                await (producer.abort_transaction() if text == "taken back" else producer.commit_transaction())
+            # A command waits for the end of the log, where the marker of the last transaction lies.
+            assert [s.record.content for s in await client.pop(scope, 1)] == ["kept, too"]
+            assert [c.record.content for c in (await client.history(scope)).records] == ["kept"]
+            assert (await client.stats(scope)).records == 2
+    finally:
+        await producer.stop()
+    assert await rig.dead_letters() == []

@@ -76,7 +76,7 @@ async def ownership(consumer: FakeConsumer) -> AsyncIterator[Ownership]:
 async def test_an_open_partition_is_read_from_its_checkpoint(ownership: Ownership, consumer: FakeConsumer) -> None:
     assert consumer.at == 100
     consumer.at = 150  # 100 to 149 were handed over
-    assert await ownership.expects(P, 149) == 100
+    assert await ownership.span(P, 149) == (100, 150)
 
 
 async def test_a_batch_fetched_before_the_seek_is_not_taken_for_the_next_one(
@@ -84,21 +84,21 @@ async def test_a_batch_fetched_before_the_seek_is_not_taken_for_the_next_one(
 ) -> None:
     """After an assignment the consumer first reads from the group's offset; such a batch may still be on its way."""
     consumer.at = 100  # the seek came after 300 to 349 were fetched
-    assert await ownership.expects(P, 349) is None
+    assert await ownership.span(P, 349) is None
     assert ownership.next[P] == 100
 
 
 async def test_a_batch_with_gaps_is_taken(ownership: Ownership, consumer: FakeConsumer) -> None:
     consumer.at = 400  # compaction left 130 and 250 only, and nothing after 250
-    assert await ownership.expects(P, 250) == 100
+    assert await ownership.span(P, 250) == (100, 400)
 
 
 async def test_a_revoked_partition_expects_nothing(ownership: Ownership, consumer: FakeConsumer) -> None:
     consumer.at = 150
     consumer.assigned = False
-    assert await ownership.expects(P, 149) is None
+    assert await ownership.span(P, 149) is None
     ownership.forget([P])
-    assert await ownership.expects(P, 149) is None
+    assert await ownership.span(P, 149) is None
 
 
 async def test_a_closed_partition_is_rewound_and_opened_when_the_store_is_back(consumer: FakeConsumer) -> None:
@@ -108,7 +108,7 @@ async def test_a_closed_partition_is_rewound_and_opened_when_the_store_is_back(c
     await ownership.open_all([P], consumer)
     assert consumer.paused == {P}
     consumer.at = 500
-    assert await ownership.expects(P, 499) is None
+    assert await ownership.span(P, 499) is None
     projection.down = False
     assert ownership._task is not None
     await ownership._task
