@@ -15,10 +15,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from engramlog.engine.client.migration import AgentTopic, at_of, everywhere
-from engramlog.engine.client.reader import Decoded, decode, read
+from engramlog.engine.client.reader import Decoded, Message, decode, read
 from engramlog.schemas.keys import parse_key
 
 Agent = tuple[str, str]
+
+_EVERYWHERE = b"//"  # in the key of what names no agent
+_AT = b'"at"'  # in what may be a mark
 
 
 @dataclass(slots=True)
@@ -56,16 +59,19 @@ async def fingerprint(
     for partition in range(topic.partitions):
         end = None if until is None else until[partition]
         last: dict[bytes, int] = {}
-        async for decoded in _good(topic, partition, end, found.bad, on_read):
-            name = _name(decoded)
-            if name is None:
-                last[decoded.message.key or b""] = decoded.message.position.offset
+        async for message in _messages(topic, partition, end, on_read):
+            decoded = decode(message, topic.codec, partitions=topic.partitions)
+            if decoded.error is not None:
+                found.bad[decoded.error.reason] += 1
+            elif (name := _name(decoded)) is None:
+                last[message.key or b""] = message.position.offset
             else:
-                last.setdefault(name, decoded.message.position.offset)
+                last.setdefault(name, message.position.offset)
         chains = _Chains()
-        async for decoded in _good(topic, partition, end, Counter(), on_read):
-            name = _name(decoded)
-            if last[decoded.message.key or b"" if name is None else name] == decoded.message.position.offset:
+        async for message in _messages(topic, partition, end, on_read):
+            decoded = _looked_at_again(message, topic)
+            name = _name(decoded) if decoded.key is not None and not decoded.key.agent else message.key
+            if last.get(name or b"") == message.position.offset:
                 chains.add(decoded)
         found.agents |= {agent: (len(places), chains.hashes[agent]) for agent, places in chains.places.items()}
     return found
@@ -77,19 +83,23 @@ def _name(decoded: Decoded) -> bytes | None:
     return None if name is None else name.encode()
 
 
-async def _good(
-    topic: AgentTopic, partition: int, end: int | None, bad: Counter[str], on_read: Callable[[int], None]
-) -> AsyncGenerator[Decoded, None]:
+def _looked_at_again(message: Message, topic: AgentTopic) -> Decoded:
+    """A message that is known; it is decoded only where something in it is needed."""
+    key = message.key or b""
+    if _EVERYWHERE in key or _AT in (message.value or b""):
+        return decode(message, topic.codec, partitions=topic.partitions)
+    return Decoded(message)
+
+
+async def _messages(
+    topic: AgentTopic, partition: int, end: int | None, on_read: Callable[[int], None]
+) -> AsyncGenerator[Message, None]:
     async with aclosing(read(topic.kafka, topic.name, partitions=[partition])) as messages:
         async for message in messages:
             if end is not None and message.position.offset >= end:
                 return
             on_read(1)
-            decoded = decode(message, topic.codec, partitions=topic.partitions)
-            if decoded.error is None:
-                yield decoded
-            else:
-                bad[decoded.error.reason] += 1
+            yield message
 
 
 @dataclass(slots=True)
