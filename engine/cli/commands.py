@@ -242,7 +242,7 @@ def end_session(*, settings: "Settings", scope: "Scope", reason: str, request_id
 
 @click.group()
 def erase() -> None:
-    """Erase for ever: records, a session, a user or an agent."""
+    """Erase for ever: records, a session, a user, an agent or a tenant."""
 
 
 _ERASED = """\b
@@ -295,6 +295,38 @@ def erase_user(**options: Any) -> int:
 def erase_agent(**options: Any) -> int:
     """Erase everything that the agent remembers."""
     return _erase("agent", "everything of", **options)
+
+
+@erase.command(
+    "tenant",
+    epilog="\b\nExamples:\n  engramlog erase tenant --tenant acme\n"
+    f"  engramlog erase tenant --tenant acme --user ada --yes --json\n\n{_ERASED}",
+)
+@click.option("--tenant", required=True, metavar="ID", help="The tenant.")
+@click.option("--user", metavar="ID", help="Only this user's records, with all of the tenant's agents.")
+@click.option("--request-id", metavar="ID", help="The identity of the command. [default: a new one]")
+@yes_option
+@settings_options()
+@json_option
+def erase_tenant(
+    *, settings: "Settings", tenant: str, user: str | None, request_id: str | None, yes: bool, as_json: bool
+) -> int:
+    """Erase a whole tenant, or one user with all of its agents."""
+    from engramlog.schemas.records import new_id
+
+    made, whose = request_id or new_id(), f"the user {user!r} with all agents of" if user else "everything of"
+    agree(f"Erase {output.one_line(f'{whose} the tenant {tenant!r}')} for ever?", yes=yes)
+
+    async def ask(client: "MemoryClient") -> "list[Position]":
+        return await client.erase_tenant(tenant, user=user, request_id=made)
+
+    positions = asyncio.run(_asked(settings, ask, made))
+    if as_json:
+        events = [{"topic": p.topic, "partition": p.partition, "offset": p.offset} for p in positions]
+        output.print_json({"request_id": made, "tenant": tenant, "user": user, "events": events})
+    else:
+        click.echo(f"{output.one_line(tenant)}: done, as {output.count(len(positions), 'event')}, one a partition")
+    return OK
 
 
 def _erase(

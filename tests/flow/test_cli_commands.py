@@ -77,6 +77,26 @@ async def test_erasing_asks_first(rig: Rig) -> None:
             assert left["records"] == []
 
 
+async def test_erasing_a_tenant_or_one_of_its_users_everywhere(rig: Rig) -> None:
+    run = command_on(rig)
+    async with rig.consumers("store", "answer"), rig.client() as client:
+        for user in ("ada", "bob"):
+            for agent in ("helper", "other"):
+                await client.publish(rig.scope(agent, user=user), MemoryRecord(role="user", content=user))
+
+        async def left() -> list[int]:
+            scopes = [rig.scope(agent, users="all") for agent in ("helper", "other")]
+            return [(await client.stats(scope)).records for scope in scopes]
+
+        await run("erase", "tenant", "--tenant", "acme", code=2)
+        assert await left() == [2, 2]
+        (erased,) = lines(await run("erase", "tenant", "--tenant", "acme", "--user", "bob", "--yes", "--json"))
+        assert len(erased["events"]) == rig.partitions
+        assert await left() == [1, 1]
+        assert "one a partition" in (await run("erase", "tenant", "--tenant", "acme", "--yes")).stdout
+        assert await left() == [0, 0]
+
+
 async def test_what_is_missing_is_named_and_a_lost_answer_can_be_asked_for_again(rig: Rig) -> None:
     run = command_on(rig)
     for arguments in (["erase", "session", "--yes"], ["erase", "user", "--yes"], ["end-session"]):
