@@ -161,7 +161,8 @@ async def _pairs(
         count = other.partitions or new.partitions
         if partitions is not None and count != partitions:
             raise ConfigurationError(f"{other.spec.name!r} exists with {count} partitions, not {partitions}")
-        codec = codecs[state.spec.name]
+        if (codec := codecs.get(state.spec.name)) is None:
+            raise ConfigurationError(f"what lies in {state.spec.name!r} cannot be copied by this version")
         counts[state.spec.name] = state.partitions
         pairs.append(
             (
