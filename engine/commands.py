@@ -103,6 +103,7 @@ class Commands:
                 return await self._finish(query, claimed, until)
             if claimed.pending is not None:  # its process died, or is still at it: published twice it is the same
                 await self._finish(query, claimed.pending, until)
+                await self.history.settle_command(tenant, agent, claimed.request_id)
 
     async def _finish(self, query: q.QueryAsked, known: Known, until: float) -> q.CommandAnswer:
         """Publish what was claimed, unless the history has it, and wait until it has."""

@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, select, text
+from sqlalchemy import Connection, delete, select, text, update
 
 from engramlog.engine.history.database import Database
 from engramlog.engine.history.prepared import Snapshot
@@ -123,9 +123,11 @@ class Outdated:
     """A claim that came too late: another command of the agent was claimed that this one has not seen.
 
     Attributes:
-        pending: That command, if it may not have been published yet: publish it, then resolve anew.
+        request_id: That command.
+        pending: What it was resolved to, if it may not have been published yet: publish it, settle it, resolve anew.
     """
 
+    request_id: str
     pending: Known | None
 
 
@@ -143,13 +145,21 @@ def claim(connection: Connection, database: Database, tables: Tables, made: Clai
     for request_id, body in connection.execute(latest).all():
         applied = _applied(connection, tables, made.tenant, made.agent, request_id)
         if applied is None:
-            return Outdated(Known(bytes(body), None, _ids(bytes(body))))
+            return Outdated(request_id, Known(bytes(body), None, _ids(bytes(body))))
         if applied.offset is not None and applied.offset >= made.at:
-            return Outdated(None)
+            return Outdated(request_id, None)
     connection.execute(delete(k).where(k.c.made_ms < now_ms - _KEPT_MS))
     values = {"tenant": made.tenant, "agent": made.agent, "request_id": made.request_id}
     connection.execute(database.insert(k).values(**values, at=made.at, body=made.body, made_ms=now_ms))
     return Known(made.body, None, _ids(made.body))
+
+
+def settle(connection: Connection, tables: Tables, tenant: str, agent: str, request_id: str) -> None:
+    """The event of a claim was published and passed: if the history has nothing of it, what it was about is erased."""
+    if _applied(connection, tables, tenant, agent, request_id) is None:
+        k = tables.claims
+        own = (k.c.tenant == tenant, k.c.agent == agent, k.c.request_id == request_id)
+        connection.execute(update(k).where(*own).values(body=NOTHING))
 
 
 def _ids(body: bytes) -> tuple[str, ...]:

@@ -193,6 +193,12 @@ class History:
             lambda connection: commands.claim(connection, self._database, self._tables, made, now_ms=now_ms)
         )
 
+    async def settle_command(self, tenant: str, agent: str, request_id: str) -> None:
+        """Say that a claimed event was published and passed. If it left no trace, what it was about is erased."""
+        await self._database.write(
+            lambda connection: commands.settle(connection, self._tables, tenant, agent, request_id)
+        )
+
     async def next_offsets(self) -> dict[tuple[str, int], int]:
         """The next offset to apply of every (topic, partition); cheap enough to be looked at all the time."""
         return await self._database.read(lambda connection: next_offsets(connection, self._tables))

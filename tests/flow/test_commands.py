@@ -192,6 +192,20 @@ async def test_asked_again_a_command_has_one_effect_and_the_same_answer(rig: Rig
         assert await seen(client, scope) == ["after the erasure"]
 
 
+async def test_a_command_whose_records_were_erased_holds_up_no_other(rig: Rig) -> None:
+    """Its event leaves no trace in the history; it must not be taken for one that was never published."""
+    bob = Scope("acme", "helper", "s1", "bob")
+    async with rig.consumers(), rig.client() as client:
+        await client.publish(bob, [said("one"), said("two")])
+        assert contents(await client.pop(bob, 2, request_id="first")) == ["one", "two"]
+        await client.erase_tenant("acme", user="bob")
+        await client.publish(bob, said("three"))
+        assert contents(await client.pop(bob, 1)) == ["three"]
+        assert await client.pop(bob, 2, request_id="first") == []
+        events = [m for m in await rig.read(rig.topics.records) if b"/~first" in m.key]
+        assert len(events) <= 2
+
+
 async def test_a_tenant_or_a_user_of_it_is_erased_in_every_partition(rig: Rig) -> None:
     scopes = [Scope(t, f"agent-{n}", "s1", u) for t in ("acme", "acme-corp") for n in range(6) for u in ("ada", "bob")]
     async with rig.consumers(), rig.client() as client:
