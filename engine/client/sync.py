@@ -49,6 +49,7 @@ class SyncMemoryClient:
         self._client = MemoryClient(kafka, source=source, timeout_s=timeout_s)
 
     def __enter__(self) -> Self:
+        self._thread.start()
         return self
 
     def __exit__(
@@ -260,17 +261,18 @@ class SyncMemoryClient:
 
 
 class _LoopThread:
-    """A thread with an event loop, started at the first call."""
+    """A thread with an event loop, started at the first call at the latest."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started: Future[asyncio.AbstractEventLoop] | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def __del__(self) -> None:
-        loop = self._loop
-        if loop is not None and not self._closed:
+        started = self._started
+        if started is not None and not self._closed:
+            loop = started.result()
             warnings.warn("a SyncMemoryClient was not closed", ResourceWarning, source=self, stacklevel=2)
             with contextlib.suppress(RuntimeError):  # it is closed already: the interpreter ends
                 loop.call_soon_threadsafe(loop.stop)
@@ -292,13 +294,19 @@ class _LoopThread:
             future.cancel()  # Ctrl-C: nobody waits any more. Has no effect where the call itself has failed
             raise
 
+    def start(self) -> None:
+        """Start the thread now, so that no Ctrl-C can come in the middle of it later."""
+        with self._guard:
+            self._running()
+
     def stop(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a last call, cancel what is left, end the thread. Again: nothing."""
         with self._guard:
             if self._closed:
                 return
             self._closed = True
-            loop, thread = self._loop, self._thread
+            loop = None if self._started is None else self._started.result()
+            thread = self._thread
             ended = None if loop is None else asyncio.run_coroutine_threadsafe(last(), loop)
         if loop is None or thread is None or ended is None:
             return
@@ -315,16 +323,20 @@ class _LoopThread:
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._closed:
             raise RuntimeError("the client is closed: make a new one")
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
+        if self._started is None:
+            started: Future[asyncio.AbstractEventLoop] = Future()
             # A daemon: a program that forgot to close its client must be able to end.
-            self._thread = threading.Thread(target=_serve, args=(self._loop,), name="engramlog-client", daemon=True)
+            self._thread = threading.Thread(target=_serve, args=(started,), name="engramlog-client", daemon=True)
+            self._started = started
             self._thread.start()
-        return self._loop
+        return self._started.result()
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
+def _serve(started: "Future[asyncio.AbstractEventLoop]") -> None:
+    """Make a loop and run it. It is made here, where no Ctrl-C can interrupt its making."""
+    loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
+    started.set_result(loop)
     try:
         loop.run_forever()
         left = asyncio.all_tasks(loop)
