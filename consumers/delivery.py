@@ -27,8 +27,9 @@ from engramlog.consumers.observing import Observer
 from engramlog.consumers.ownership import Ownership
 from engramlog.engine.log import Entry, Refused, Run
 from engramlog.schemas.codec import Codec
+from engramlog.schemas.envelope import RecordWritten
 from engramlog.schemas.errors import Fenced, InvalidEvent, Transient, Unprocessable, WrongKey, WrongPartition
-from engramlog.schemas.keys import parse_key, partition_for
+from engramlog.schemas.keys import Key, parse_key, partition_for
 
 _log = logging.getLogger(__name__)
 Message: TypeAlias = "ConsumerRecord[Any, Any]"
@@ -163,7 +164,7 @@ class Delivery:
         if event.key() != message.key:
             raise WrongKey(f"the key is {message.key!r}, for this event it must be {event.key()!r}")
         self._check_partition(message, event.tenantid, event.agentid)
-        return Entry(message.offset, message.timestamp, parse_key(message.key), event, value)
+        return Entry(message.offset, message.timestamp, _key_of(event), event, value)
 
     def _check_partition(self, message: Message, tenant: str, agent: str | None) -> None:
         if agent is None:  # the erasure of a user or a tenant lies in every partition
@@ -214,6 +215,13 @@ async def _patiently(action: Callable[..., Awaitable[T]], *args: Any) -> T:
             _log.warning("trying again in %g s: %s", pause_s, error)
             await asyncio.sleep(pause_s)
     return await action(*args)
+
+
+def _key_of(event: Any) -> Key:
+    """The parsed key of an event whose key was checked."""
+    if isinstance(event, RecordWritten):
+        return Key(event.tenantid, event.agentid, record_id=event.id)
+    return Key(event.tenantid, event.agentid or "", event_id=event.id)
 
 
 def _halves(run: Run) -> Iterator[Run]:

@@ -10,6 +10,7 @@ from engramlog.schemas.keys import event_key, record_key
 from engramlog.schemas.scope import Identifier
 
 _REQUIRED = frozenset({"specversion", "id", "time"})
+_NOTHING: frozenset[str] = frozenset()
 _REQUIRED_OF_RECORD = frozenset({"record_id", "timestamp"})
 
 
@@ -47,7 +48,8 @@ class Envelope(BaseModel):
 
     def unsaid(self) -> frozenset[str]:
         """Required attributes that were not given. Ours get defaults; on the wire they would differ at each reading."""
-        return _REQUIRED - self.model_fields_set
+        said = self.model_fields_set
+        return _NOTHING if said >= _REQUIRED else _REQUIRED - said
 
 
 class AgentEvent(Envelope):
@@ -81,8 +83,10 @@ class RecordWritten(AgentEvent):
 
     def unsaid(self) -> frozenset[str]:
         """As for any event, and the record's own id and time."""
-        inside = _REQUIRED_OF_RECORD - self.data.model_fields_set
-        return super().unsaid() | {f"data.{name}" for name in inside} if inside else super().unsaid()
+        outside, said = super().unsaid(), self.data.model_fields_set
+        if said >= _REQUIRED_OF_RECORD:
+            return outside
+        return outside | {f"data.{name}" for name in _REQUIRED_OF_RECORD - said}
 
     @model_validator(mode="after")
     def _has_the_id_of_its_record(self) -> Self:

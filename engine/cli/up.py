@@ -109,6 +109,7 @@ async def _run(settings: "Settings", names: Sequence[str], *, as_json: bool) -> 
 
 async def _serve(settings: "Settings", broker: _Broker, names: Sequence[str], *, as_json: bool) -> None:
     from engramlog.consumers.app import CONSUMERS, Consumers
+    from engramlog.consumers.collecting import tune_collector
     from engramlog.consumers.probes import serving
     from engramlog.consumers.telemetry import exporting
 
@@ -116,6 +117,7 @@ async def _serve(settings: "Settings", broker: _Broker, names: Sequence[str], *,
     if settings.effective_history_url().startswith("sqlite"):
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     running = names or tuple(CONSUMERS)
+    tune_collector()
     consumers = Consumers(settings, running)
     async with (
         exporting(settings, running),
