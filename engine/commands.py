@@ -109,10 +109,10 @@ class Commands:
         """Publish what was claimed, unless the history has it, and wait until it has."""
         tenant, agent = query.tenantid, query.agentid
         if known.body == NOTHING:
-            return q.CommandAnswer()
+            return q.CommandAnswer(kind="command")
         if known.offset is not None:
             position = q.Reached(topic=self.log.topic, partition=self.log.partition(tenant, agent), offset=known.offset)
-            return q.CommandAnswer(ids=known.ids, event=position)
+            return q.CommandAnswer(kind="command", ids=known.ids, event=position)
         event = records_codec().decode(known.body)
         if isinstance(event, e.ScopeErasedEvent):
             # Under an id of its own each time: of the entries of one request the first counts, for ever. Under one id
@@ -120,7 +120,7 @@ class Commands:
             event = event.model_copy(update={"id": r.new_id()})
         position = await self.log.publish(event)
         await self._applied(position, until)
-        return q.CommandAnswer(ids=known.ids, event=position)
+        return q.CommandAnswer(kind="command", ids=known.ids, event=position)
 
     async def _applied(self, position: q.Reached | None, until: float) -> None:
         if position is not None and not await self.watch.wait([position], until=until):

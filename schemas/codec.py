@@ -235,4 +235,4 @@ def queries_codec() -> Codec[QueryAsked]:
 @lru_cache(maxsize=1)
 def replies_codec() -> Codec[QueryReplied]:
     """The codec of ``memory.replies``."""
-    return Codec(QueryReplied, sparse=False)
+    return Codec(QueryReplied)

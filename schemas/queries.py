@@ -346,7 +346,7 @@ class HistoryAnswer(Wire):
         next_page: Set when the answer goes on.
     """
 
-    kind: Literal["history"] = "history"
+    kind: Literal["history"]
     records: tuple[ContextRecord, ...]
     truncated: bool = False
     next_page: Page | None = None
@@ -361,7 +361,7 @@ class RecordsAnswer(Wire):
         unread: The ids that did not fit into this reply: ask for them again.
     """
 
-    kind: Literal["records"] = "records"
+    kind: Literal["records"]
     records: tuple[StoredRecord, ...]
     missing: tuple[Identifier, ...] = ()
     unread: tuple[Identifier, ...] = ()
@@ -379,7 +379,7 @@ class StatsAnswer(Wire):
         last_recorded: When the newest was.
     """
 
-    kind: Literal["stats"] = "stats"
+    kind: Literal["stats"]
     records: Offset
     visible: Offset
     sessions: Offset
@@ -396,7 +396,7 @@ class CommandAnswer(Wire):
         event: Where its event lies; None: there was nothing to do.
     """
 
-    kind: Literal["command"] = "command"
+    kind: Literal["command"]
     ids: tuple[Identifier, ...] = ()
     event: Reached | None = None
 

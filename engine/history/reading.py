@@ -81,6 +81,7 @@ def window_of(snapshot: Snapshot, scope: Scope, query: HistoryQuery, *, end: int
     lowest = given.lowest if given.newest_first else before if before is not None else end + 1
     as_of = page.as_of if page else max(end, 0)
     return HistoryAnswer(
+        kind="history",
         records=given.in_order(),
         truncated=more and not full,
         next_page=Page(before=lowest, rank=rank + len(given.newest_first), as_of=as_of) if full else None,
@@ -176,7 +177,7 @@ def _fitting(rows: Sequence[AnyRow], room: int, *, any_way: bool) -> Sequence[An
 
 def encoded_bytes(value: Wire) -> int:
     """How many bytes a part of an answer takes in a reply."""
-    return len(value.__pydantic_serializer__.to_json(value, exclude_none=True)) + 1
+    return len(value.__pydantic_serializer__.to_json(value, exclude_defaults=True, exclude_none=True)) + 1
 
 
 def records_by_id(snapshot: Snapshot, scope: Scope, record_ids: Sequence[str], *, max_bytes: int) -> RecordsAnswer:
@@ -211,7 +212,7 @@ def _records(
     ids: Sequence[str], sizes: dict[str, int], records: Sequence[StoredRecord], *, unread: Sequence[str]
 ) -> RecordsAnswer:
     missing = tuple(i for i in ids if i not in sizes)
-    return RecordsAnswer(records=tuple(records), missing=missing, unread=tuple(unread))
+    return RecordsAnswer(kind="records", records=tuple(records), missing=missing, unread=tuple(unread))
 
 
 def _sizes(snapshot: Snapshot, scope: Scope, ids: Sequence[str]) -> dict[str, int]:
@@ -249,6 +250,7 @@ def stats_of(snapshot: Snapshot, scope: Scope) -> StatsAnswer:
     first = source.rows(Cut(limit=1, newest=False))
     last = source.rows(Cut(limit=1))
     return StatsAnswer(
+        kind="stats",
         records=int(records),
         visible=int(visible),
         sessions=sessions,

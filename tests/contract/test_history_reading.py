@@ -275,14 +275,14 @@ async def test_pages_put_together_are_the_unpaged_answer(history: History, n: in
     log.removes("r59", "r3", "r17")
     await given(history, log)
     whole = await window(history, scope(), n, as_of=as_of)
-    pages = [await window(history, scope(), n, as_of=as_of, max_bytes=3000)]
+    pages = [await window(history, scope(), n, as_of=as_of, max_bytes=1500)]
     while (page := pages[-1].next_page) is not None:
         if len(pages) == 2:  # what is said and removed meanwhile is not seen
             log.says("late")
             log.removes("r50", "r5", "head")
             log.clears()
             await given(history, log)
-        pages.append(await window(history, scope(), n, as_of=as_of, max_bytes=3000, page=page))
+        pages.append(await window(history, scope(), n, as_of=as_of, max_bytes=1500, page=page))
     head, *newest = pages[0].records
     older = [record for page in reversed(pages[1:]) for record in page.records]
     ids = [(c.record.record_id, c.score) for c in [head, *older, *newest]]

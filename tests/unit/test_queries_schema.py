@@ -88,8 +88,8 @@ def test_a_reply_carries_the_deepest_record_that_can_be_written() -> None:
     )
     stored = q.StoredRecord(record=record, offset=7, recorded=now(), invalidated=q.Invalidation(offset=9))
     answers: list[Any] = [
-        q.HistoryAnswer(records=(q.ContextRecord(stored=stored, score=1.0),), truncated=True),
-        q.RecordsAnswer(records=(stored,), missing=("r2",), unread=("r3",)),
+        q.HistoryAnswer(kind="history", records=(q.ContextRecord(stored=stored, score=1.0),), truncated=True),
+        q.RecordsAnswer(kind="records", records=(stored,), missing=("r2",), unread=("r3",)),
     ]
     for answer in answers:
         reply = q.QueryReplied(source="s", tenantid="t", correlationid="q1", data=q.Reply(answer=answer))
