@@ -99,6 +99,8 @@ class Consumers:
         for delivery in self._deliveries:
             await delivery.stop()
         if self._broker is not None:
+            # All at once: leaving a group that is just being balanced takes until that is over.
+            await asyncio.gather(*(subscriber.stop() for subscriber in self._broker.subscribers))
             await self._broker.stop()
         await self.health.stop()
         if self._history is not None:
@@ -129,6 +131,7 @@ def _broker(settings: Settings, client_id: str, metrics: Metrics) -> KafkaBroker
     return KafkaBroker(
         kafka.bootstrap_servers.split(","),
         client_id=kafka.client_id,
+        request_timeout_ms=kafka.request_timeout_ms,
         acks="all",
         enable_idempotence=kafka.idempotent,
         max_request_size=MAX_MESSAGE_BYTES,
