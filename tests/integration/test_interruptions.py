@@ -65,8 +65,7 @@ async def test_answer_is_killed_while_two_clients_pop(kafka: str, tmp_path: Path
         records = [said(str(n)) for n in range(200)]
         store = Command("run", "store", env=env, log=tmp_path / "store.log")
         answer = Command("run", "answer", env=env, log=tmp_path / "answer.log")
-        killed = 0
-        done = asyncio.Event()
+        turns = asyncio.Semaphore(0)
 
         async def pops(asker: int) -> list[str]:
             popped: list[str] = []
@@ -77,17 +76,18 @@ async def test_answer_is_killed_while_two_clients_pop(kafka: str, tmp_path: Path
                             gone = await client.pop(scope, 2, request_id=f"{asker}-{turn}", timeout_s=5)
                             popped.extend(s.record.record_id for s in gone)
                             break
+                    turns.release()
             return popped
 
         async def kills() -> None:
-            nonlocal answer, killed
-            while not done.is_set():
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(done.wait(), generator.uniform(3, 5))
-                if not done.is_set():
-                    answer.kill_all()
-                    killed += 1
-                    answer = Command("run", "answer", env=env, log=tmp_path / "answer.log")
+            """After every so many pops, at some moment of the next one."""
+            nonlocal answer
+            for _ in range(3):
+                for _ in range(12):
+                    await turns.acquire()
+                await asyncio.sleep(generator.uniform(0, 0.02))
+                answer.kill_all()
+                answer = Command("run", "answer", env=env, log=tmp_path / "answer.log")
 
         try:
             async with rig.client(timeout_s=60) as client:
@@ -95,12 +95,10 @@ async def test_answer_is_killed_while_two_clients_pop(kafka: str, tmp_path: Path
                 assert len((await client.history(scope)).records) == len(records)
                 killing = asyncio.create_task(kills())
                 popped = [i for ids in await asyncio.gather(pops(0), pops(1)) for i in ids]
-                done.set()
                 await killing
                 assert len(popped) == len(set(popped)) == 120
                 left = [c.record.record_id for c in (await client.history(scope)).records]
                 assert sorted([*left, *popped]) == sorted(r.record_id for r in records)
-                assert killed > 0
         finally:
             codes = [process.stop() for process in (answer, store)]
         assert codes == [130, 130], answer.said()[-3000:]
