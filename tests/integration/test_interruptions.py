@@ -16,6 +16,9 @@ from tests.processes import Command, environment
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
+AWAY_S = 60
+"""For how long the broker is away: longer than the session timeouts, and than any single retry."""
+
 
 def said(text: str) -> MemoryRecord:
     return MemoryRecord(role="user", content=text)
@@ -24,13 +27,14 @@ def said(text: str) -> MemoryRecord:
 async def test_the_broker_is_killed_and_comes_back(tmp_path: Path) -> None:
     async with LocalKafka(data_dir=tmp_path / "kafka") as kafka, rig_on(kafka.bootstrap_servers, tmp_path) as rig:
         scope = rig.scope(session="s1")
-        async with rig.consumers("admit", "store", "answer"), rig.client(timeout_s=60) as client:
+        async with rig.consumers("admit", "store", "answer"), rig.client(timeout_s=150) as client:
             await client.publish(scope, said("before"))
             assert len((await client.history(scope)).records) == 1
             kafka.kill()
             with pytest.raises(DeadlineExceeded, match="publishing the same ids again is safe"):
                 await client.publish(scope, said("nobody takes this"), timeout_s=2)
             waiting = asyncio.create_task(client.publish(scope, said("during")))
+            await asyncio.sleep(AWAY_S)
             await kafka.start()
             await waiting
             await client.publish(scope, said("after"))
