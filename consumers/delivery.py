@@ -39,7 +39,7 @@ RETRIES_S = (0.1, 0.4, 1.5)
 """Pauses between the tries of one run, before its partition is closed."""
 COMMIT_EVERY_S = 1.0
 _BREATH = 64
-"""After so many messages the decoder lets others run: a write that is under way, an answer in the same process."""
+"""After so many messages the decoder lets others run: heartbeats, an answer in the same process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +92,16 @@ class Delivery:
         await self._ownership.stop()
 
     async def __call__(self, message: KafkaMessage) -> None:
-        """Handle one batch: runs of messages, each of one partition. One is decoded while the one before is applied."""
-        async with asyncio.TaskGroup() as tasks:
-            applying: asyncio.Task[None] | None = None
-            for (topic, number), group in groupby(message.raw_message, key=lambda m: (m.topic, m.partition)):
-                partition, messages = TopicPartition(topic, number), list(group)
-                span = await self._ownership.span(partition, messages[-1].offset)
-                if self._stopping or span is None:
-                    continue
-                fresh = [m for m in messages if m.offset >= span[0]]
-                batch = await self._guarded(partition, span[0], self._decode, fresh, *span) if fresh else None
-                if applying is not None:
-                    await applying
-                applying = tasks.create_task(self._finish(partition, batch)) if batch else None
+        """Handle one batch: runs of messages, each of one partition, one after the other."""
+        for (topic, number), group in groupby(message.raw_message, key=lambda m: (m.topic, m.partition)):
+            partition, messages = TopicPartition(topic, number), list(group)
+            span = await self._ownership.span(partition, messages[-1].offset)
+            if self._stopping or span is None:
+                continue
+            fresh = [m for m in messages if m.offset >= span[0]]
+            batch = await self._guarded(partition, span[0], self._decode, fresh, *span) if fresh else None
+            if batch is not None:
+                await self._finish(partition, batch)
         await self._commit(message)
 
     async def idle(self) -> None:

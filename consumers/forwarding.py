@@ -67,8 +67,7 @@ class Forwarding:
 
     async def __call__(self, message: KafkaMessage) -> None:
         """Forward one batch."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self.stale_after_s
+        until = asyncio.get_running_loop().time() + self.stale_after_s
         groups = groupby(message.raw_message, key=lambda m: TopicPartition(m.topic, m.partition))
         for partition, group in groups:
             if self._stopping:
@@ -76,8 +75,7 @@ class Forwarding:
             messages = list(group)
             try:
                 for first in range(0, len(messages), _CHUNK):
-                    if loop.time() > until:
-                        raise _StaleError("the batch was in hand for too long: it is read again")  # noqa: TRY301
+                    _check_age(until)
                     await self._forward(messages[first : first + _CHUNK])
                 await self._commit(partition, messages[-1].offset + 1)
             except (KafkaError, OSError, _StaleError) as error:
@@ -118,6 +116,11 @@ class Forwarding:
             self._consumer.seek(partition, max(offset, committed or 0))
         except (KafkaError, IllegalStateError) as error:
             _log.debug("%s-%d was not rewound: %s", *partition, error)
+
+
+def _check_age(until: float) -> None:
+    if asyncio.get_running_loop().time() > until:
+        raise _StaleError("the batch was in hand for too long")
 
 
 class _StaleError(Exception):

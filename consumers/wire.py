@@ -122,7 +122,7 @@ def subscribe(
 
     subscriber(handle)
     # In the place of FastStream's own, which sleeps after an empty fetch: a message that comes then would wait.
-    subscriber.get_msg = poll  # type: ignore[method-assign]
+    subscriber.get_msg = poll  # type: ignore[method-assign]  # FastStream has no setting for it
     subscription = Subscription(name, topic, subscriber, ownership)
     wiring.health.watch(subscription)
 

@@ -49,7 +49,7 @@ class Process:
 
         Polled, for an asyncio subprocess belongs to one event loop, and one broker serves the loops of many tests.
         """
-        while self.alive():  # noqa: ASYNC110 - see above
+        while self.alive():  # noqa: ASYNC110 - one broker serves several event loops
             await sleep(_POLL_S)
 
 
