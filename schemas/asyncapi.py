@@ -29,6 +29,8 @@ _SESSIONS = ("session.idled", "session.ended", "scope.erased")
 MESSAGES: Mapping[str, tuple[str, ...]] = {
     "inbox": ("inbox.record.v1", "record.written.v1"),
     "records": ("record.written.v1", *(f"{name}.v1" for name in (*_MUTATIONS, *_SESSIONS))),
+    "derived.g1": ("record.derived.v1", "recall.changed.v1", "watermark.passed.v1"),
+    "summaries": ("summary.created.v1", "summary.failed.v1"),
     "queries": ("query.asked.v1",),
     "replies": ("query.replied.v1",),
     "dead-letters": ("dead-letter.v1",),

@@ -9,6 +9,7 @@ from typing import Any, Generic, NoReturn, TypeVar, get_args
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError
 
+from engramlog.schemas.derived import DerivedEvent
 from engramlog.schemas.envelope import Envelope, RecordEvent
 from engramlog.schemas.errors import (
     EmptyValue,
@@ -24,6 +25,7 @@ from engramlog.schemas.errors import (
 )
 from engramlog.schemas.json_values import MAX_DEPTH, SHALLOWER, WHOLE_TEXT
 from engramlog.schemas.queries import QueryAsked, QueryReplied
+from engramlog.schemas.summaries import SummaryEvent
 from engramlog.schemas.upcasters import UPCASTERS, Lift, Upcaster
 
 MAX_EVENT_BYTES = 900_000
@@ -224,6 +226,18 @@ def _where(detail: ErrorDetails) -> str:
 def records_codec() -> Codec[Any]:
     """The codec of ``memory.records``."""
     return Codec(RecordEvent)
+
+
+@lru_cache(maxsize=1)
+def derived_codec() -> Codec[Any]:
+    """The codec of ``memory.derived.gN``."""
+    return Codec(DerivedEvent)
+
+
+@lru_cache(maxsize=1)
+def summaries_codec() -> Codec[Any]:
+    """The codec of ``memory.summaries``."""
+    return Codec(SummaryEvent)
 
 
 @lru_cache(maxsize=1)

@@ -9,11 +9,13 @@ does not fit into one message comes in several, numbered by ``part`` of ``parts`
 import base64
 import json
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from engramlog.schemas.codec import MAX_EVENT_BYTES
+from engramlog.schemas.errors import InvalidEvent, Unprocessable
 from engramlog.schemas.instants import Instant
 from engramlog.schemas.records import Wire
 
@@ -65,6 +67,33 @@ class DeadLetter(Wire):
     def origin(self) -> bytes:
         """The key of the dead letter: ``topic/partition/offset``."""
         return f"{self.topic}/{self.partition}/{self.offset}".encode()
+
+
+def letter_of(message: Any, error: InvalidEvent | Unprocessable, *, consumer: str, died: datetime) -> DeadLetter:
+    """What is known about a message that cannot be processed.
+
+    Args:
+        message: The message, as aiokafka gives it.
+        error: What is wrong with it.
+        consumer: Who gave up.
+        died: When.
+    """
+    key, key_bytes_left_out = packed_key(message.key)
+    headers, left_out = packed_headers(message.headers)
+    return DeadLetter(
+        reason=error.reason,
+        error=shown(error),
+        consumer=consumer,
+        died=died,
+        topic=message.topic,
+        partition=message.partition,
+        offset=message.offset,
+        recorded_ms=message.timestamp,
+        key=key,
+        key_bytes_left_out=key_bytes_left_out,
+        headers=headers,
+        headers_left_out=left_out,
+    )
 
 
 def shown(error: BaseException) -> str:

@@ -22,10 +22,12 @@ r"""Every error of engramlog, in one tree.
     │   ├── BadInput                  a file to import is wrong at a line (in schemas.formats)
     │   ├── Unprocessable             a store cannot hold this event
     │   ├── ConfigurationError        settings, topics or a cluster do not fit
+    │   ├── ModelRefused              a model will never take this input, or gave nonsense for it
     │   └── RequestRefused            the engine refused a request (``code`` says why)
     └── Transient                     the same call may succeed later
         ├── BrokerUnavailable         Kafka cannot be reached
         ├── StoreUnavailable          a database cannot be reached or is locked
+        ├── ModelUnavailable          a model cannot be reached, is overloaded or too slow
         ├── Fenced                    another owner of the partition wrote first
         └── DeadlineExceeded          no answer before the caller's deadline
 """
@@ -145,6 +147,10 @@ class ConfigurationError(Permanent):
     """Settings, topics or a cluster do not fit; the message names the setting to change."""
 
 
+class ModelRefused(Permanent):
+    """A model will never take this input, or what it gave for it is no answer."""
+
+
 class RequestRefused(Permanent):
     """The engine refused a request.
 
@@ -172,3 +178,7 @@ class Fenced(Transient):
 
 class DeadlineExceeded(Transient, TimeoutError):  # noqa: N818 - one of that family
     """No answer before the caller's deadline."""
+
+
+class ModelUnavailable(Transient):
+    """A model cannot be reached, is overloaded, or takes longer than we wait."""

@@ -13,9 +13,11 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from engramlog.schemas.dead_letters import DeadLetter
+from engramlog.schemas.derived import DerivedEvent
 from engramlog.schemas.envelope import RecordEvent
 from engramlog.schemas.inbox import InboxRecord
 from engramlog.schemas.queries import QueryAsked, QueryReplied
+from engramlog.schemas.summaries import SummaryEvent
 
 FOLDER = Path(__file__).parent / "json"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -28,7 +30,8 @@ Not so in the inbox: what is left out there is named after the message's place.
 
 def schemas() -> dict[str, dict[str, Any]]:
     """Every schema by its file name."""
-    events = (*get_args(get_args(RecordEvent)[0]), QueryAsked, QueryReplied)
+    unions = (RecordEvent, DerivedEvent, SummaryEvent)
+    events = (*(event for union in unions for event in get_args(get_args(union)[0])), QueryAsked, QueryReplied)
     named = {event.model_fields["type"].default.removeprefix("engramlog."): event for event in events}
     named |= {"dead-letter.v1": DeadLetter, "inbox.record.v1": InboxRecord}
     return {f"{name}.schema.json": _schema(name, model) for name, model in named.items()}

@@ -12,6 +12,8 @@ from functools import lru_cache
 from engramlog.schemas.errors import WrongKey
 
 _M, _SEED, _MASK = 0x5BD1E995, 0x9747B28C, 0xFFFFFFFF
+_WATERMARK = "~watermark/"
+_WATERMARK_BYTES = _WATERMARK.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,13 @@ def event_key(tenant: str, agent: str | None, event_id: str) -> bytes:
     return f"{agent_prefix(tenant, agent)}/~{_escape(event_id)}".encode()
 
 
+def watermark_key(partition: int) -> bytes:
+    """The key of a partition's watermark, ``~watermark/partition``; no tenant can be written like this."""
+    return f"{_WATERMARK}{partition}".encode()
+
+
 def parse_key(key: bytes | None) -> Key:
-    """Take a key apart.
+    """Take a key apart. A watermark's has the tenant ``~``.
 
     Raises:
         WrongKey: It is missing, not UTF-8, or not of the form above.
@@ -72,6 +79,8 @@ def parse_key(key: bytes | None) -> Key:
         parts = key.decode().split("/")
     except UnicodeDecodeError as error:
         raise WrongKey(f"the key is not UTF-8: {error}") from None
+    if key.startswith(_WATERMARK_BYTES) and len(parts) == 2:  # noqa: PLR2004 - the name and the partition
+        return Key("~", "", event_id=parts[1])
     if len(parts) != 3 or not parts[0] or parts[2] in {"", "~"}:  # noqa: PLR2004 - tenant, agent, id
         raise WrongKey(f"the key {key!r} is not tenant/agent/record_id or tenant/agent/~event_id")
     tenant, agent = _unescape(parts[0]), _unescape(parts[1])

@@ -41,6 +41,22 @@ class Wire(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def check_vector(values: str, count: int) -> None:
+    """Refuse what is not ``count`` finite numbers.
+
+    Raises:
+        ValueError: It is not base64 of so many little-endian float32, or one is NaN or infinite.
+    """
+    try:
+        packed = base64.b64decode(values, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"'values' is not base64 with padding ({error}): encode little-endian float32") from None
+    if len(packed) != 4 * count:
+        raise ValueError(f"{count} float32 are {4 * count} bytes, but there are {len(packed)}")
+    if not all(map(math.isfinite, struct.unpack(f"<{count}f", packed))):
+        raise ValueError("a vector holds NaN or infinity")
+
+
 class Embedding(Wire):
     """A vector that the publisher already has.
 
@@ -73,14 +89,7 @@ class Embedding(Wire):
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        try:
-            packed = base64.b64decode(self.values, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise ValueError(f"'values' is not base64 with padding ({error}): encode little-endian float32") from None
-        if len(packed) != 4 * self.dimension:
-            raise ValueError(f"{self.dimension} float32 are {4 * self.dimension} bytes, but there are {len(packed)}")
-        if not all(map(math.isfinite, self.vector())):
-            raise ValueError("a vector holds NaN or infinity")
+        check_vector(self.values, self.dimension)
         return self
 
 

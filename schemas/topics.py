@@ -100,6 +100,20 @@ class Topics:
         """The memory itself."""
         return f"{self.prefix}.records"
 
+    def derived_of(self, generation: int) -> str:
+        """What was derived from it, in one generation of derivations."""
+        return f"{self.prefix}.derived.g{generation}"
+
+    @property
+    def derived(self) -> str:
+        """What was derived from it, in the first generation."""
+        return self.derived_of(1)
+
+    @property
+    def summaries(self) -> str:
+        """Shorter texts that stand for records."""
+        return f"{self.prefix}.summaries"
+
     @property
     def queries(self) -> str:
         """Requests of agents."""
@@ -114,6 +128,19 @@ class Topics:
     def dead_letters(self) -> str:
         """Whatever could not be processed, byte by byte."""
         return f"{self.prefix}.dead-letters"
+
+    def derived_spec(self, generation: int) -> TopicSpec:
+        """The row of one generation's topic of derivations; the table has the first one's."""
+        return TopicSpec(
+            name=self.derived_of(generation),
+            kind="agent",
+            payload="record.derived, recall.changed and watermark.passed (DerivedEvent)",
+            key="tenant/agent/record_id, tenant/agent/~event_id, ~watermark/partition",
+            producers=("derive",),
+            consumers=("store", "index"),
+            partitions=self.partitions,
+            config=AGENT_CONFIG,
+        )
 
     def table(self) -> tuple[TopicSpec, ...]:
         """Every topic, in the order of the event's way."""
@@ -134,7 +161,18 @@ class Topics:
                 kind="agent",
                 payload="record.written and the mutations of records (RecordEvent)",
                 key="tenant/agent/record_id, tenant/agent/~event_id",
-                producers=("client", "admit", "answer"),
+                producers=("client", "admit", "answer", "summarise"),
+                consumers=("store", "derive", "summarise"),
+                partitions=n,
+                config=AGENT_CONFIG,
+            ),
+            self.derived_spec(1),
+            TopicSpec(
+                name=self.summaries,
+                kind="agent",
+                payload="summary.created and summary.failed (SummaryEvent)",
+                key="tenant/agent/~summary_id",
+                producers=("summarise",),
                 consumers=("store",),
                 partitions=n,
                 config=AGENT_CONFIG,
@@ -164,7 +202,7 @@ class Topics:
                 kind="service",
                 payload="the raw bytes, with DeadLetter as JSON in the header 'dead-letter'",
                 key="topic/partition/offset of the origin",
-                producers=("admit", "store", "answer"),
+                producers=("admit", "store", "derive", "index", "summarise", "answer"),
                 consumers=(),
                 partitions=n,
                 config=_service_config(self.dead_letters_retention_ms),
