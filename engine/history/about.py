@@ -39,7 +39,7 @@ async def about(url: str, *, timeout_s: float) -> StoreInfo:
         version = ".".join(map(str, dialect.server_version_info or ()))
         known: dict[str, int] = {}
         if inspect(connection).has_table("projections"):
-            known = dict(connection.execute(text(_PROJECTIONS)).tuples().all())
+            known = {row.name: row.active_version for row in connection.execute(text(_PROJECTIONS))}
         return StoreInfo(f"{'SQLite' if dialect.name == 'sqlite' else 'PostgreSQL'} {version}", known)
 
     database.open()

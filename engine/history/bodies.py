@@ -22,7 +22,7 @@ def load(snapshot: Snapshot, scope: Scope, ids: Sequence[str], view: View) -> di
     for i in range(0, len(ids), _CHUNK):
         names = padded(list(ids[i : i + _CHUNK]), prefix="id")
         values = {"tenant": scope.tenant, "agent": scope.agent} | names
-        rows = snapshot.rows(("bodies", len(names)), lambda: _statement(snapshot.tables, names), values)  # noqa: B023
+        rows = snapshot.rows(("bodies", len(names)), lambda: _statement(snapshot.tables, names), values)  # noqa: B023 - it is called at once
         marked = {row.record_id: row.position for row in rows if row.marked}
         marks = _marks(snapshot, scope, marked, view) if marked else {}
         for row in rows:

@@ -1,7 +1,7 @@
 """How far each partition was applied: moved in the transaction of the rows, by compare-and-set."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, func, select, update
 
@@ -115,6 +115,56 @@ def advance(connection: Connection, tables: Tables, run: Run, *, clock: Callable
         )
 
 
+def write_refused(connection: Connection, database: Database, tables: Tables, run: Run) -> None:
+    """Note which positions of a run went to the dead letters: a rebuild passes over them."""
+    if run.refused:
+        rows = [
+            {
+                "projection": tables.projection,
+                "topic": run.topic,
+                "partition": run.partition,
+                "position": refused.offset,
+                "reason": refused.reason.replace("\0", ""),
+            }
+            for refused in run.refused
+        ]
+        connection.execute(database.insert(tables.refused).on_conflict_do_nothing(), rows)
+
+
+def refused_of(connection: Connection, tables: Tables, topic: str, partition: int) -> dict[int, str]:
+    """The positions of a partition that went to the dead letters, and why."""
+    c = tables.refused.c
+    found = select(c.position, c.reason).where(
+        c.projection == tables.projection, c.topic == topic, c.partition == partition
+    )
+    return {row.position: row.reason for row in connection.execute(found)}
+
+
+def cover(
+    connection: Connection, database: Database, tables: Tables, place: tuple[str, int], following: int, *, now_ms: int
+) -> None:
+    """Say that everything before an offset can be found. Never goes back, and is nobody's to go on from.
+
+    Args:
+        connection: A writing transaction.
+        database: Its database.
+        tables: With the projection's name; readers find the number under ``{projection}_seen``.
+        place: Topic of the records, and partition.
+        following: The offset.
+        now_ms: For ``updated_ms``.
+    """
+    t, seen = tables.checkpoints, f"{tables.projection}_seen"
+    row = {"projection": seen, "topic": place[0], "partition": place[1], "next": 0, "updated_ms": now_ms}
+    connection.execute(database.insert(t).values(row).on_conflict_do_nothing())
+    key = (t.c.projection == seen) & (t.c.topic == place[0]) & (t.c.partition == place[1])
+    connection.execute(update(t).where(key, t.c.next < following).values(next=following, updated_ms=now_ms))
+
+
+def covered(connection: Connection, tables: Tables) -> dict[tuple[str, int], int]:
+    """What :func:`cover` has said of a projection, by topic of the records and partition."""
+    return next_offsets(connection, replace(tables, projection=f"{tables.projection}_seen"))
+
+
 def next_offset(connection: Connection, tables: Tables, topic: str, partition: int) -> int:
     """The checkpoint of a partition; 0: never opened."""
     t = tables.checkpoints
@@ -134,10 +184,24 @@ def next_offsets(connection: Connection, tables: Tables) -> dict[tuple[str, int]
 def all_checkpoints(connection: Connection, tables: Tables) -> list[Checkpoint]:
     """Every checkpoint of this version, by topic and partition."""
     t, r = tables.checkpoints, tables.refused
-    refused = select(func.count()).where(r.c.topic == t.c.topic, r.c.partition == t.c.partition).scalar_subquery()
+    here = (r.c.projection == t.c.projection, r.c.topic == t.c.topic, r.c.partition == t.c.partition)
+    refused = select(func.count()).where(*here).scalar_subquery()
     found = connection.execute(
         select(t.c.topic, t.c.partition, t.c.next, t.c.updated_ms, refused)
         .where(t.c.projection == tables.projection)
         .order_by(t.c.topic, t.c.partition)
     )
     return [Checkpoint(*row) for row in found]
+
+
+def by_projection(connection: Connection, tables: Tables, names: Mapping[str, str]) -> dict[str, list[Checkpoint]]:
+    """The durable checkpoints of projections, by their plain names: ``history``, ``derive``, ``vectors``, ...
+
+    Args:
+        connection: A transaction.
+        tables: The tables of any version.
+        names: What the checkpoints of each are kept under, by plain name.
+    """
+    return {
+        plain: all_checkpoints(connection, replace(tables, projection=name)) for plain, name in sorted(names.items())
+    }

@@ -3,13 +3,14 @@
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, delete, select, text, update
 
 from engramlog.engine.history.database import Database
 from engramlog.engine.history.prepared import Snapshot
 from engramlog.engine.history.reading import head_position
+from engramlog.engine.history.summaries import covered_of
 from engramlog.engine.history.tables import Tables
 from engramlog.engine.history.view import View
 from engramlog.engine.history.window import Cut, rows_in, streams_of
@@ -44,6 +45,7 @@ def newest(snapshot: Snapshot, scope: Scope, count: int) -> tuple[str, ...]:
     """The newest records of the window without its protected head, oldest first."""
     streams, view = streams_of(snapshot, scope), View()
     head = head_position(snapshot, scope, view, streams)
+    streams = replace(streams, covered=covered_of(snapshot, streams, view))
     rows = rows_in(snapshot, streams, view, Cut(limit=count, above=head)) if count else []
     return tuple(row.record_id for row in reversed(rows))
 
@@ -55,6 +57,7 @@ def at_indices(snapshot: Snapshot, scope: Scope, indices: Sequence[int]) -> tupl
         return ()
     streams, view = streams_of(snapshot, scope), View()
     head = head_position(snapshot, scope, view, streams)
+    streams = replace(streams, covered=covered_of(snapshot, streams, view))
     most = wanted[-1] + 1
     stats = snapshot.tables.sessions.c
     query = select(stats.visible).where(stats.tenant == scope.tenant, stats.agent == scope.agent)

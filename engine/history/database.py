@@ -5,18 +5,19 @@ of them. An asynchronous driver of SQLite is threads as well, but hops between t
 """
 
 import asyncio
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import Connection, Engine, MetaData, Table, create_engine, event, make_url, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, OperationalError
 
-from engramlog.engine.history.errors import mapped
-from engramlog.engine.history.tables import PROJECTION, Tables
+from engramlog.engine.history.errors import is_busy, mapped
 from engramlog.schemas.errors import ConfigurationError, StoreUnavailable
 
 T = TypeVar("T")
@@ -27,7 +28,12 @@ _DRIVERS = {
     "postgres": "postgresql+psycopg",
     "postgresql": "postgresql+psycopg",
 }
+IDLE_S = 60.0
+"""PostgreSQL ends a transaction in which nothing was asked for so long: its process was stopped, and holds locks."""
 _WRITE = "BEGIN IMMEDIATE"
+_LOOK_S = 0.001
+_CREATING = zlib.crc32(b"engramlog")
+"""The advisory lock of PostgreSQL under which tables are created."""
 
 
 def full_url(url: str) -> URL:
@@ -46,6 +52,10 @@ def full_url(url: str) -> URL:
     if parsed.drivername == "sqlite+pysqlite" and parsed.database in {None, "", ":memory:"}:
         raise ConfigurationError("a SQLite history needs a file (sqlite:///file): readers have their own connections")
     return parsed
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
 
 
 class Database:
@@ -86,13 +96,32 @@ class Database:
             )
             # A writer may work for long (an erasure), but never waits for long; a reader does neither.
             limit = "lock_timeout" if begin == _WRITE else "statement_timeout"
-            event.listen(engine, "connect", self._preparing([f"SET {limit} = {self._timeout_ms}"]))
+            idle = f"SET idle_in_transaction_session_timeout = {round(IDLE_S * 1000)}"
+            event.listen(engine, "connect", self._preparing([f"SET {limit} = {self._timeout_ms}", idle]))
             return engine
         engine = create_engine(self.url, connect_args={"isolation_level": None, "check_same_thread": False}, **pool)
         pragmas = (f"busy_timeout={self._timeout_ms}", "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")
         event.listen(engine, "connect", self._preparing([f"PRAGMA {pragma}" for pragma in pragmas]))
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+        event.listen(engine, "begin", self._begin_writing if begin == _WRITE else _begin)
         return engine
+
+    def _begin_writing(self, connection: Connection) -> None:
+        """Begin. While the file is locked, look again every millisecond.
+
+        SQLite's own waiting looks ever less often: a rebuild beside it, which writes most of the time, would starve it.
+        """
+        until = time.monotonic() + self._timeout_s
+        connection.exec_driver_sql("PRAGMA busy_timeout=0")
+        while True:
+            try:
+                connection.exec_driver_sql(_WRITE)
+            except OperationalError as error:
+                if not is_busy(error) or time.monotonic() > until:
+                    raise
+                time.sleep(_LOOK_S)
+            else:
+                connection.exec_driver_sql(f"PRAGMA busy_timeout={self._timeout_ms}")
+                return
 
     def _preparing(self, statements: Sequence[str]) -> Callable[[Any, Any], None]:
         def prepare(connection: Any, _record: Any) -> None:
@@ -149,18 +178,38 @@ class Database:
 
         return await asyncio.get_running_loop().run_in_executor(threads, transaction)
 
-    async def create(self, tables: Tables, *, version: int) -> None:
-        """Create what is missing. Several processes may do so at once."""
+    async def create(self, metadata: MetaData, tables: Sequence[Table], then: Callable[[Connection], T]) -> T:
+        """Create tables that are missing, and do something in the same transaction. Several processes may at once."""
 
-        def create(connection: Connection) -> None:
+        def create(connection: Connection) -> T:
             if not self.is_sqlite:
-                lock = zlib.crc32(tables.projection.encode())
-                connection.execute(text(f"SELECT pg_advisory_xact_lock({lock})"))
-            tables.metadata.create_all(connection)
-            row = {"name": PROJECTION, "active_version": version}
-            connection.execute(self.insert(tables.projections).values(row).on_conflict_do_nothing())
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({_CREATING})"))
+            metadata.create_all(connection, tables)
+            return then(connection)
 
-        await self.write(create)
+        return await self.write(create)
+
+    async def copy_to(self, file: Path) -> None:
+        """Write a copy of a SQLite database as it is at one moment. Readers and writers go on.
+
+        Raises:
+            ConfigurationError: It is no SQLite database.
+            StoreUnavailable: The copy cannot be written.
+        """
+        if not self.is_sqlite or self._reading is None:
+            raise ConfigurationError("only a SQLite history can be copied; PostgreSQL has pg_dump")
+
+        def copy() -> None:
+            with mapped():
+                connection = self._reader.raw_connection()
+                try:
+                    connection.cursor().execute("VACUUM INTO ?", (str(file),))
+                except self._reader.dialect.loaded_dbapi.Error as error:
+                    raise StoreUnavailable(f"the copy {file} cannot be written: {error}") from error
+                finally:
+                    connection.close()
+
+        await asyncio.get_running_loop().run_in_executor(self._reading, copy)
 
     async def truncate_log(self) -> None:
         """Take deleted text out of SQLite's write-ahead log, as far as no reader is in the way.

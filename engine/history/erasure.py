@@ -1,9 +1,10 @@
 """The erasure ledger: permanent, and applied to what is stored and to whatever arrives later.
 
 An erasure deletes the records that it covers and remembers their ids: no later copy of one is ever taken. With the
-records go the marks that only named them, and the marks that were published within what is erased: a correction by an
-erased user goes although the record that it corrected stays. A removal stays as long as it names a record that stays,
-and a clear of everybody's records stays when one of the users is erased: neither holds content.
+records go what was extracted from them, the summaries that cover them, the marks that only named them, and the marks
+that were published within what is erased: a correction by an erased user goes although the record that it corrected
+stays. A removal stays as long as it names a record that stays, and a clear of everybody's records stays when one of the
+users is erased: neither holds content.
 
 A ledger entry does not go: not by a tombstone for its key, and not by another event under its id. Of the entries of one
 request only the first counts: a command that is published again must not erase what was recorded in between.
@@ -13,10 +14,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, exists, insert, literal, or_, select
-from sqlalchemy.sql.selectable import Select
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, insert, literal, or_, select
+from sqlalchemy.sql.selectable import ScalarSelect, Select
 
+from engramlog.engine.history.lineage import made_from
 from engramlog.engine.history.marks import remove
+from engramlog.engine.history.tables import Tables
 from engramlog.engine.history.work import EVENT, RECORD, Work, chunks
 from engramlog.engine.log import Entry
 from engramlog.schemas.envelope import ScopeErasedEvent
@@ -38,7 +41,7 @@ def apply(work: Work, entry: Entry, event: ScopeErasedEvent) -> None:
         work.write_counts()
     for agent in _agents(work, event):
         if event.data.scope == "record":
-            _erase_named(work, event.tenantid, agent, event.data.record_ids)
+            erase_named(work, event.tenantid, agent, event.data.record_ids)
         else:
             _erase_scope(work, agent, event)
 
@@ -90,12 +93,23 @@ def _agents(work: Work, event: ScopeErasedEvent) -> list[str]:
     return [a for a in agents if partition_for(event.tenantid, a, work.partitions) == work.partition]
 
 
-def _erase_named(work: Work, tenant: str, agent: str, ids: Sequence[str]) -> None:
-    _remember(work, [{"tenant": tenant, "agent": agent, "what": RECORD, "id": i} for i in set(ids)])
-    work.delete_records(work.stored([(tenant, agent, i) for i in set(ids)]))
+def erase_named(work: Work, tenant: str, agent: str, named: Sequence[str]) -> None:
+    """Erase records by id, the summaries that cover them, and all that was made from either."""
+    ids = {*named, *made_from(work.connection, work.tables, tenant, agent, named)}
+    _drop_summaries(work, tenant, agent, sorted(ids))
+    _remember(work, [{"tenant": tenant, "agent": agent, "what": RECORD, "id": i} for i in ids])
+    work.delete_records(work.stored([(tenant, agent, i) for i in ids]))
     t = work.tables.targets.c
-    for chunk in chunks(sorted(set(ids)), _CHUNK):
+    for chunk in chunks(sorted(ids), _CHUNK):
         _drop_targets(work, and_(t.tenant == tenant, t.agent == agent, t.record_id.in_(chunk)))
+
+
+def _drop_summaries(work: Work, tenant: str, agent: str, ids: Sequence[str]) -> None:
+    """What they stood for is in the window again, and what they had replaced is active again."""
+    for table, column in ((work.tables.summaries, "summary_id"), (work.tables.replaced, "by")):
+        for chunk in chunks(ids, _CHUNK):
+            c = table.c
+            work.connection.execute(delete(table).where(c.tenant == tenant, c.agent == agent, c[column].in_(chunk)))
 
 
 def _erase_scope(work: Work, agent: str, event: ScopeErasedEvent) -> None:
@@ -104,6 +118,7 @@ def _erase_scope(work: Work, agent: str, event: ScopeErasedEvent) -> None:
     covered = _covered(r.c, tenant, agent, event)
     _remember_found(work, RECORD, select(r.c.tenant, r.c.agent, literal(RECORD), r.c.record_id).where(covered))
     named = select(r.c.record_id).where(covered).scalar_subquery()
+    made = _made_from_any(work, tenant, agent, named)
     _drop_targets(work, and_(t.c.tenant == tenant, t.c.agent == agent, t.c.record_id.in_(named)))
     execute(delete(r).where(covered))
     marks = _covered(m.c, tenant, agent, event)
@@ -117,6 +132,20 @@ def _erase_scope(work: Work, agent: str, event: ScopeErasedEvent) -> None:
     execute(delete(t).where(t.c.tenant == tenant, t.c.agent == agent, t.c.event_id.in_(gone)))
     execute(delete(m).where(marks))
     execute(delete(s).where(_covered(s.c, tenant, agent, event)))
+    own = work.tables.summaries.c
+    made |= set(execute(select(own.summary_id).where(_covered(own, tenant, agent, event))).scalars())
+    if made:  # wherever it lies
+        erase_named(work, tenant, agent, sorted(made))
+
+
+def _made_from_any(work: Work, tenant: str, agent: str, named: ScalarSelect[Any]) -> set[str]:
+    """What was made from what a query finds."""
+    found: set[str] = set()
+    for table, made in ((work.tables.lineage, "record_id"), (work.tables.covering, "summary_id")):
+        c = table.c
+        query = select(c[made]).where(c.tenant == tenant, c.agent == agent, c.source_id.in_(named))
+        found.update(work.connection.execute(query).scalars())
+    return found
 
 
 def _covered(columns: Any, tenant: str, agent: str, event: ScopeErasedEvent) -> ColumnElement[bool]:
@@ -174,3 +203,10 @@ def _by_agent(rows: Sequence[Any]) -> dict[tuple[str, str], list[str]]:
     for row in rows:
         found.setdefault((row.tenant, row.agent), []).append(row.event_id)
     return found
+
+
+def in_ledger(connection: Connection, tables: Tables, tenant: str, agent: str | None, event_id: str) -> bool:
+    """Whether an erasure is in the ledger; a repetition of an earlier request is not."""
+    c = tables.ledger.c
+    found = exists().where(c.tenant == tenant, c.agent == (agent or ""), c.event_id == event_id)
+    return bool(connection.execute(select(found)).scalar_one())

@@ -31,6 +31,11 @@ def translate(error: Exception) -> EngramlogError | None:
     return None
 
 
+def is_busy(error: sa.DBAPIError) -> bool:
+    """Whether another connection holds SQLite's lock."""
+    return getattr(error.orig, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
 def _of_driver(error: sa.DBAPIError) -> EngramlogError:
     state = str(getattr(error.orig, "sqlstate", None) or "")
     data = state.startswith(_DATA_CLASSES) or (not state and isinstance(error, (sa.DataError, sa.IntegrityError)))

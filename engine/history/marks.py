@@ -177,7 +177,7 @@ def _rehide(work: Work, tenant: str, agent: str, taken_back: int) -> None:
             work.connection.execute(
                 select(c.record_id, c.session_id, c.user_id, c.position)
                 .where(c.tenant == tenant, c.agent == agent)
-                .where(c.hidden_at == taken_back, c.position > after)
+                .where(c.hidden_at == taken_back, c.position > after, c.position < taken_back)
                 .order_by(c.position)
                 .limit(_REHIDE)
             )

@@ -12,6 +12,7 @@ from engramlog.engine.history.marks import HIDING
 from engramlog.engine.history.prepared import Snapshot
 from engramlog.engine.history.view import View
 from engramlog.engine.history.window import Cut, Streams, rows_in
+from engramlog.schemas.scope import Scope
 
 
 def narrowed(snapshot: Snapshot, streams: Streams, view: View, *, end: int, paging: bool) -> tuple[Streams, View]:
@@ -27,7 +28,7 @@ def narrowed(snapshot: Snapshot, streams: Streams, view: View, *, end: int, pagi
     if paging and view.ms is None:
         return streams, _spanned(snapshot, streams, view)
     if view.ms is not None:
-        view = replace(view, ceiling=_ceiling(snapshot, streams, view.ms, end=end))
+        view = replace(view, ceiling=ceiling_of(snapshot, streams.scope, view.ms, end=end))
     if view.at is not None or view.ms is not None:
         streams = replace(streams, floors=_floors(snapshot, streams, view))
     return streams, view
@@ -43,9 +44,19 @@ def _spanned(snapshot: Snapshot, streams: Streams, view: View) -> View:
     return replace(view, span=(low, high) if low is not None else (0, -1))
 
 
-def _ceiling(snapshot: Snapshot, streams: Streams, ms: int, *, end: int) -> int:
-    """A position that no row recorded until ``ms`` lies above, by bisection: log times rise with positions."""
-    agent = Streams(replace(streams.scope, session=None, users="all"), users=None)
+def ceiling_of(snapshot: Snapshot, scope: Scope, ms: int, *, end: int) -> int:
+    """A position that no row recorded until ``ms`` lies above, by bisection: log times rise with positions.
+
+    Args:
+        snapshot: What is read.
+        scope: Whose rows: all of the agent's count.
+        ms: The log time, milliseconds since the epoch.
+        end: The offset that the database has reached.
+
+    Returns:
+        The position; -1: nothing was recorded until then.
+    """
+    agent = Streams(replace(scope, session=None, users="all"), users=None)
     low, high = 0, end + 1  # a row at or above ``high`` is later
     while low < high:
         middle = (low + high) // 2

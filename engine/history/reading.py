@@ -1,7 +1,7 @@
 """Answers: windows with scores and pages, records by id, counts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from sqlalchemy import func, select
@@ -9,6 +9,7 @@ from sqlalchemy import func, select
 from engramlog.engine.history.bodies import load
 from engramlog.engine.history.narrowing import narrowed
 from engramlog.engine.history.prepared import Snapshot
+from engramlog.engine.history.summaries import covered_of
 from engramlog.engine.history.tables import AnyRow
 from engramlog.engine.history.view import View, instant
 from engramlog.engine.history.window import Cut, Streams, rows_in, streams_of, users_of
@@ -63,13 +64,27 @@ class _Source:
         return [found[i] for i in ids]
 
 
-def window_of(snapshot: Snapshot, scope: Scope, query: HistoryQuery, *, end: int, max_bytes: int) -> HistoryAnswer:
-    """One page of a window. ``end``: the offset that the database has reached, -1 for none."""
-    view, page = View.of(query), query.page
+def window_of(
+    snapshot: Snapshot, scope: Scope, query: HistoryQuery, *, place: tuple[str, int], end: int, max_bytes: int
+) -> HistoryAnswer:
+    """One page of a window.
+
+    Args:
+        snapshot: What is read.
+        scope: Whose, as whom.
+        query: What is asked.
+        place: Topic of the records, and the agent's partition of it.
+        end: The offset that the database has reached, -1 for none.
+        max_bytes: See :meth:`History.read_history`.
+    """
+    page = query.page
+    view = View.of(query.as_of, place, page=page.as_of if page else None)
     paging = page is not None and view.at == page.as_of
     streams, view = narrowed(snapshot, streams_of(snapshot, scope), view, end=end, paging=paging)
     source = _Source(snapshot, scope, view, streams)
     head = _head(source)
+    if query.summaries:
+        source = replace(source, streams=replace(streams, covered=covered_of(snapshot, streams, view)))
     rank = page.rank if page else 0
     given = _Given(query.keep_rate, rank, room=max_bytes)
     if head is not None and page is None:

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Column,
+    Float,
     Index,
     LargeBinary,
     MetaData,
@@ -46,6 +47,7 @@ class Tables:
         projection: What the checkpoints of this version are kept under, ``history_v1``.
         metadata: All of them.
         projections: Active version of every projection (shared by all versions).
+        versions: Every version of every projection that there ever was (shared by all versions).
         claims: What commands were resolved to, by request: the first of several resolvers counts (shared by all
             versions; rows of the last day only).
         checkpoints: Next offset of every partition (shared by all projections).
@@ -55,12 +57,24 @@ class Tables:
         targets: The records that a mark names.
         ledger: Erasures, for ever.
         erased: Ids that an erasure deleted or named: no later copy of them is taken.
-        refused: Positions that went to the dead letters.
+        refused: Positions that went to the dead letters, by projection (shared by all versions).
+        derived: What was derived from records, as far as SQL needs it: the last derivation of each.
+        summaries: Summaries: the last copy of each.
+        replaced: Which summaries are active no more, and by which one they were replaced.
+        covering: What each summary stands for: records, and summaries. Ids only; after an erasure they stay.
+        core: Core memories, which are in every context.
+        lineage: Which records were extracted from which: an erasure of the source reaches them. Ids only; they stay.
+        folds: What ``derive`` remembers of each session (shared by all versions).
+        derived_turns: Which turn of its session each record was, for ``derive`` (shared by all versions).
+        turns: What ``summarise`` remembers of each record of a session (shared by all versions).
+        due: Summaries that are to be made (shared by all versions).
+        generations: What each generation of derivations is made with (shared by all versions).
     """
 
     projection: str
     metadata: MetaData
     projections: Table
+    versions: Table
     claims: Table
     checkpoints: Table
     records: Table
@@ -70,6 +84,17 @@ class Tables:
     ledger: Table
     erased: Table
     refused: Table
+    derived: Table
+    summaries: Table
+    replaced: Table
+    covering: Table
+    core: Table
+    lineage: Table
+    folds: Table
+    derived_turns: Table
+    turns: Table
+    due: Table
+    generations: Table
 
 
 def tables_of(version: int) -> Tables:
@@ -80,6 +105,7 @@ def tables_of(version: int) -> Tables:
         projection=prefix,
         metadata=metadata,
         projections=Table("projections", metadata, _text("name", key=True), _number("active_version")),
+        versions=_versions(metadata),
         claims=_claims(metadata),
         checkpoints=_checkpoints(metadata),
         records=_records(metadata, prefix),
@@ -97,13 +123,70 @@ def tables_of(version: int) -> Tables:
             sqlite_with_rowid=False,
         ),
         refused=Table(
-            f"{prefix}_refused",
+            "refused",
             metadata,
+            _text("projection", key=True),
             _text("topic", key=True),
             _number("partition", key=True),
             _number("position", key=True),
             _text("reason"),
         ),
+        derived=_derived(metadata, prefix),
+        summaries=_summaries(metadata, prefix),
+        replaced=Table(
+            f"{prefix}_replaced",
+            metadata,
+            _text("tenant", key=True),
+            _text("agent", key=True),
+            _text("summary_id", key=True),
+            _text("by", key=True),
+            sqlite_with_rowid=False,
+        ),
+        covering=Table(
+            f"{prefix}_covering",
+            metadata,
+            _text("tenant", key=True),
+            _text("agent", key=True),
+            _text("source_id", key=True),
+            _text("summary_id", key=True),
+            sqlite_with_rowid=False,
+        ),
+        core=Table(
+            f"{prefix}_core",
+            metadata,
+            _text("tenant", key=True),
+            _text("agent", key=True),
+            _text("record_id", key=True),
+            sqlite_with_rowid=False,
+        ),
+        lineage=_lineage(metadata, prefix),
+        folds=_folds(metadata),
+        derived_turns=_derived_turns(metadata),
+        turns=_turns(metadata),
+        due=_due(metadata),
+        generations=Table(
+            "generations",
+            metadata,
+            _number("number", key=True),
+            _text("model"),
+            _number("dimension"),
+            _text("settings"),  # JSON: the settings that its deriver differs in from those of the process
+        ),
+    )
+
+
+def _versions(metadata: MetaData) -> Table:
+    return Table(
+        "versions",
+        metadata,
+        _text("projection", key=True),
+        _number("number", key=True),
+        _number("generation"),
+        _text("state"),  # building, ready or dropped
+        _text("name"),  # of a read-only version; '': it may become the active one
+        _text("until"),  # JSON: the offsets that a read-only version ends at; '': it goes on
+        _number("made_ms"),
+        _number("current_ms"),  # when it was last known to hold all of the log
     )
 
 
@@ -153,6 +236,7 @@ def _records(metadata: MetaData, prefix: str) -> Table:
         _number("hidden_at", null=True),  # the least position of a mark that takes it out of the window
         _number("hidden_ms", null=True),  # the least log time of such a mark
         _flag("tool"),  # a tool's result, or a record that calls tools
+        _flag("kept"),  # summaries never stand for it
         _flag("marked"),  # a correction or an invalidation may exist: look
         Column("body", LargeBinary, nullable=False),
     )
@@ -171,6 +255,17 @@ def _records(metadata: MetaData, prefix: str) -> Table:
         c.position,
         sqlite_where=calls,
         postgresql_where=calls,
+    )
+    kept = text("kept = 1")
+    Index(
+        f"{prefix}_records_kept",
+        c.tenant,
+        c.agent,
+        c.session_id,
+        c.user_id,
+        c.position,
+        sqlite_where=kept,
+        postgresql_where=kept,
     )
     hidden = text("hidden_at IS NOT NULL")  # costs nothing until a record is hidden; finds what one mark hid
     Index(
@@ -255,3 +350,143 @@ def _ledger(metadata: MetaData, prefix: str) -> Table:
         _number("position"),
         _number("recorded_ms"),
     )
+
+
+def _derived(metadata: MetaData, prefix: str) -> Table:
+    table = Table(
+        f"{prefix}_derived",
+        metadata,
+        _text("tenant", key=True),
+        _text("agent", key=True),
+        _text("record_id", key=True),
+        _text("session_id"),
+        _text("user_id"),
+        _number("partition"),
+        _number("position"),  # of the record
+        _number("sequence"),  # of the derivation, in its own topic
+        _text("topic"),
+        Column("importance", Float, nullable=False),
+        _text("language"),
+        _number("happened_us"),
+    )
+    Index(f"{prefix}_derived_topic", table.c.tenant, table.c.agent, table.c.topic)
+    return table
+
+
+def _folds(metadata: MetaData) -> Table:
+    return Table(
+        "derive_sessions",
+        metadata,
+        _number("generation", key=True),
+        _text("tenant", key=True),
+        _text("agent", key=True),
+        _text("session_id", key=True),
+        _text("user_id", key=True),
+        _number("turns"),
+        _text("last"),
+        _text("topic"),
+        sqlite_with_rowid=False,
+    )
+
+
+def _derived_turns(metadata: MetaData) -> Table:
+    return Table(
+        "derive_turns",
+        metadata,
+        _number("generation", key=True),
+        _text("tenant", key=True),
+        _text("agent", key=True),
+        _text("record_id", key=True),
+        _text("session_id"),
+        _text("user_id"),
+        _number("turn"),
+        sqlite_with_rowid=False,
+    )
+
+
+def _summaries(metadata: MetaData, prefix: str) -> Table:
+    table = Table(
+        f"{prefix}_summaries",
+        metadata,
+        _text("tenant", key=True),
+        _text("agent", key=True),
+        _text("summary_id", key=True),
+        _text("session_id"),
+        _text("user_id"),
+        _number("partition"),
+        Column("level", SmallInteger, nullable=False),
+        _number("first"),  # positions of the records that it covers
+        _number("last"),
+        _number("at"),  # as of which position the window shows it
+        _number("lies_at"),  # in the topic of summaries
+        _number("recorded_ms"),
+        Column("body", LargeBinary, nullable=False),
+    )
+    c = table.c
+    Index(f"{prefix}_summaries_session", c.tenant, c.agent, c.session_id, c.user_id, c.last)
+    return table
+
+
+def _lineage(metadata: MetaData, prefix: str) -> Table:
+    table = Table(
+        f"{prefix}_lineage",
+        metadata,
+        _text("tenant", key=True),
+        _text("agent", key=True),
+        _text("source_id", key=True),
+        _text("record_id", key=True),
+        sqlite_with_rowid=False,
+    )
+    Index(f"{prefix}_lineage_record", table.c.tenant, table.c.agent, table.c.record_id)
+    return table
+
+
+def _turns(metadata: MetaData) -> Table:
+    table = Table(
+        "summarise_turns",
+        metadata,
+        _text("tenant", key=True),
+        _text("agent", key=True),
+        _text("record_id", key=True),
+        _text("session_id"),
+        _text("user_id"),
+        _number("partition"),
+        _number("position"),
+        _number("recorded_ms"),
+        _text("role"),
+        _flag("tool"),  # it calls tools, or is a result
+        _flag("kept"),  # it is never summarised away
+        _text("calls"),  # JSON: the ids of the calls that it makes
+        _text("answers"),  # the id of the call that it answers; '': none
+        _number("tokens"),
+        _text("summary_id"),  # which summary it goes into; '': none yet
+    )
+    c = table.c
+    Index("summarise_turns_session", c.tenant, c.agent, c.session_id, c.user_id, c.summary_id, c.position)
+    Index("summarise_turns_summary", c.tenant, c.agent, c.summary_id)
+    Index("summarise_turns_time", c.partition, c.recorded_ms)
+    return table
+
+
+def _due(metadata: MetaData) -> Table:
+    table = Table(
+        "summarise_due",
+        metadata,
+        _text("tenant", key=True),
+        _text("agent", key=True),
+        _text("summary_id", key=True),
+        _text("session_id"),
+        _text("user_id"),
+        _number("partition"),
+        Column("level", SmallInteger, nullable=False),
+        _number("first"),
+        Column("body", LargeBinary, nullable=False),
+        _number("attempts"),
+        _number("next_ms"),
+        _flag("done"),
+        _number("tokens"),  # of the finished summary
+    )
+    Index("summarise_due_next", table.c.done, table.c.partition, table.c.next_ms)
+    c = table.c
+    Index("summarise_due_session", c.tenant, c.agent, c.session_id, c.user_id, c.done, c.first)
+    return table

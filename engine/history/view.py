@@ -6,9 +6,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam
 
-from engramlog.schemas.queries import HistoryQuery
+from engramlog.schemas.asking import AsOf
+from engramlog.schemas.errors import RequestRefused
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NOTHING_YET = -1
+"""The offset that memory is empty as of."""
+_LAST_OFFSET = 2**62  # a database can count on from there
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +36,28 @@ class View:
     ceiling: int | None = None
 
     @classmethod
-    def of(cls, query: HistoryQuery) -> "View":
-        """The point of view of a query: its ``as_of``, within the snapshot that its first page had read."""
-        as_of = query.as_of
-        ats = [a for a in (query.page.as_of if query.page else None, as_of.offset if as_of else None) if a is not None]
+    def of(cls, as_of: AsOf | None, place: tuple[str, int], *, page: int | None = None) -> "View":
+        """A point of view as it was asked for.
+
+        Args:
+            as_of: What was asked for; None: memory as it is.
+            place: Topic of the records, and the agent's partition of it.
+            page: As of which offset the first page of an answer was read.
+
+        Raises:
+            RequestRefused: It is of another log.
+        """
+        ats = [at for at in (page, offset_of(as_of, place)) if at is not None]
         return cls(
             at=min(ats, default=None),
             ms=milliseconds(as_of.recorded) if as_of and as_of.recorded else None,
             us=microseconds(as_of.happened) if as_of and as_of.happened else None,
         )
+
+    @property
+    def past(self) -> bool:
+        """Whether it is one of the recorded axis: what was marked later is not marked in it."""
+        return self.at is not None or self.ms is not None
 
     def shape(self) -> tuple[object, ...]:
         """What the conditions are a function of, values apart."""
@@ -74,6 +91,30 @@ class View:
         return (self.at is not None and row.hidden_at > self.at) or (self.ms is not None and row.hidden_ms > self.ms)
 
 
+NOW = View()
+"""Memory as it is."""
+
+
+def offset_of(as_of: AsOf | None, place: tuple[str, int]) -> int | None:
+    """The offset that a point in the past names, in the agent's partition of the records; None: it names none.
+
+    Raises:
+        RequestRefused: It names positions of topics that are not the records of this engine.
+    """
+    if as_of is None:
+        return None
+    if as_of.offset is not None:
+        return min(as_of.offset, _LAST_OFFSET)
+    if as_of.positions is None:
+        return None
+    topic, _ = place
+    if as_of.positions and not any(position.topic == topic for position in as_of.positions):
+        others = ", ".join(sorted({position.topic for position in as_of.positions}))
+        raise RequestRefused("bad_request", f"these positions are of another log: of {others}, not of {topic}")
+    here = (p.offset for p in as_of.positions if (p.topic, p.partition) == place)
+    return min(next(here, NOTHING_YET), _LAST_OFFSET)
+
+
 def milliseconds(moment: datetime) -> int:
     """Whole milliseconds since the epoch."""
     return (moment - EPOCH) // timedelta(milliseconds=1)
@@ -87,3 +128,8 @@ def microseconds(moment: datetime) -> int:
 def instant(ms: int) -> datetime:
     """Milliseconds since the epoch as an instant."""
     return EPOCH + timedelta(milliseconds=ms)
+
+
+def instant_us(us: int) -> datetime:
+    """Microseconds since the epoch as an instant."""
+    return EPOCH + timedelta(microseconds=us)

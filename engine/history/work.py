@@ -9,6 +9,8 @@ from sqlalchemy import Connection, Table, and_, delete, select
 
 from engramlog.engine.history.database import Database
 from engramlog.engine.history.tables import AnyRow, Tables
+from engramlog.engine.log import Run
+from engramlog.schemas.records import MemoryRecord
 
 RecordKey = tuple[str, str, str]
 """Tenant, agent, record id."""
@@ -17,6 +19,9 @@ Address = tuple[str, str, str, str]
 """Tenant, agent, session or '', user or ''."""
 
 T = TypeVar("T")
+
+HEADS = frozenset({"system", "developer"})
+"""Roles of those who instruct."""
 
 RECORD, EVENT = 0, 1
 """What an id in the table of erased ids is."""
@@ -74,10 +79,12 @@ class Statements:
     Attributes:
         records: Records that do not exist yet; rows as in :data:`RECORD_COLUMNS`.
         sessions: Adds to the counts of sessions.
+        derived: Derivations, each in the place of an earlier one; rows as in :data:`DERIVED_COLUMNS`, one a record.
     """
 
     records: Bulk
     sessions: Bulk
+    derived: Bulk
 
     @classmethod
     def of(cls, database: Database, tables: Tables) -> "Statements":
@@ -99,9 +106,30 @@ class Statements:
                 conflict="(tenant, agent, session_id, user_id) DO UPDATE SET "
                 f"records = {sessions}.records + excluded.records, visible = {sessions}.visible + excluded.visible",
             ),
+            derived=Bulk.into(
+                database,
+                tables.derived,
+                DERIVED_COLUMNS,
+                conflict="(tenant, agent, record_id) DO UPDATE SET "
+                + ", ".join(f"{name} = excluded.{name}" for name in list(DERIVED_COLUMNS)[3:]),
+            ),
         )
 
 
+DERIVED_COLUMNS: Mapping[str, str] = {
+    "tenant": "text",
+    "agent": "text",
+    "record_id": "text",
+    "session_id": "text",
+    "user_id": "text",
+    "partition": "bigint",
+    "position": "bigint",
+    "sequence": "bigint",
+    "topic": "text",
+    "importance": "double precision",
+    "language": "text",
+    "happened_us": "bigint",
+}
 RECORD_COLUMNS: Mapping[str, str] = {
     "tenant": "text",
     "agent": "text",
@@ -113,7 +141,13 @@ RECORD_COLUMNS: Mapping[str, str] = {
     "happened_us": "bigint",
     "body": "bytea",
     "tool": "smallint",
+    "kept": "smallint",
 }
+
+
+def is_kept(record: MemoryRecord) -> bool:
+    """Whether a record is never summarised away: pinned memories, and instructions."""
+    return record.layer == "core" or record.role in HEADS
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,3 +234,11 @@ def chunks(items: Sequence[T], size: int) -> Iterator[list[T]]:
     rest = iter(items)
     while chunk := list(islice(rest, size)):
         yield chunk
+
+
+def find_ledgers(work: Work, run: Run) -> None:
+    """Note which tenants of the run have erasures: the one check that every run pays."""
+    c = work.tables.ledger.c
+    tenants = {entry.key.tenant for entry in run.entries}
+    query = select(c.tenant).where(c.tenant.in_(sorted(t for t in tenants if "\0" not in t))).distinct()
+    work.erasing.update((work.connection.execute(query)).scalars())
