@@ -1,7 +1,8 @@
 """Topics: made from the table, and checked against it before any process runs on them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,6 +69,11 @@ class Cluster:
         """Number of partitions of one topic."""
         return next(state.partitions for state in self.states if state.spec.name == topic)
 
+    def delete_retention_ms(self, topic: str) -> int:
+        """How long a topic keeps its tombstones, in milliseconds; as the table says, where the broker does not tell."""
+        state = next(state for state in self.states if state.spec.name == topic)
+        return int(state.config.get("delete.retention.ms") or state.spec.config["delete.retention.ms"])
+
     def require(self) -> "Cluster":
         """The cluster itself, if one can run on it.
 
@@ -122,6 +128,7 @@ async def create_topics(
     *,
     partitions: int = DEFAULT_PARTITIONS,
     topics: Topics | None = None,
+    generations: Iterable[int] = (),
     replication: int | None = None,
     min_insync_replicas: int | None = None,
 ) -> list[str]:
@@ -131,6 +138,7 @@ async def create_topics(
         config: The cluster.
         partitions: Partitions of each new topic. Agent topics can never change it.
         topics: The whole table, if not the default one of that many partitions.
+        generations: Further generations of derivations, each with a topic of its own.
         replication: Copies of each new topic. None: 3, or as many as there are brokers.
         min_insync_replicas: How many copies must have a record before it is acknowledged. None: 2 where replication is
             3 or more, else 1.
@@ -147,7 +155,7 @@ async def create_topics(
         brokers = len((await admin.describe_cluster())["brokers"])
         copies = replication or min(_GOOD_REPLICATION, brokers)
         in_sync = min_insync_replicas or (2 if copies >= _GOOD_REPLICATION else 1)
-        table = (topics or Topics(config.prefix, partitions)).table()
+        table = _table(topics or Topics(config.prefix, partitions), generations)
         described = await _described(admin, [spec.name for spec in table])
         for spec in table:
             code = described[spec.name]["error_code"]
@@ -195,12 +203,19 @@ async def _wait_for(admin: AIOKafkaAdminClient, created: list[str]) -> None:
         await asyncio.sleep(_PAUSE_S)
 
 
-async def inspect_topics(config: KafkaConfig, *, topics: Topics | None = None) -> Cluster:
+def _table(topics: Topics, generations: Iterable[int]) -> tuple[TopicSpec, ...]:
+    return (*topics.table(), *(topics.derived_spec(n) for n in sorted({*generations} - {1})))
+
+
+async def inspect_topics(
+    config: KafkaConfig, *, topics: Topics | None = None, generations: Iterable[int] = ()
+) -> Cluster:
     """Compare the cluster's topics with the table.
 
     Args:
         config: The cluster.
         topics: The table, if not the default one.
+        generations: Further generations of derivations, each with a topic of its own.
 
     Raises:
         BrokerUnavailable: Kafka does not answer.
@@ -208,13 +223,28 @@ async def inspect_topics(config: KafkaConfig, *, topics: Topics | None = None) -
     """
     async with connected(config, "inspecting topics") as admin:
         cluster_id = (await admin.describe_cluster()).get("cluster_id")
-        table = (topics or Topics(config.prefix)).table()
+        table = _table(topics or Topics(config.prefix), generations)
         described = await _described(admin, [spec.name for spec in table])
         present = [name for name, topic in described.items() if topic["error_code"] == 0]
         configs = await _configs(admin, present)
         states = tuple(_state(config, spec, described[spec.name], configs.get(spec.name)) for spec in table)
     counts = {state.partitions for state in states if state.partitions and state.spec.kind == "agent"}
     return Cluster(cluster_id, max(counts, default=0), states)
+
+
+async def generations_of(config: KafkaConfig, topics: Topics) -> dict[int, int]:
+    """The generations of derivations that have a topic: the number of partitions of each.
+
+    Raises:
+        BrokerUnavailable: Kafka does not answer.
+        ConfigurationError: The broker refuses: login, TLS.
+    """
+    named = re.compile(re.escape(topics.derived_of(1)[:-1]) + r"([1-9]\d{0,8})")
+    async with connected(config, "looking for generations") as admin:
+        found = {int(match[1]): name for name in await admin.list_topics() if (match := named.fullmatch(name))}
+        described = await admin.describe_topics([*found.values()]) if found else []
+    counts = {topic["topic"]: len(topic["partitions"]) for topic in described}
+    return {generation: counts[name] for generation, name in found.items()}
 
 
 async def _configs(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:

@@ -5,14 +5,16 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
 
 from engramlog.engine.client import tracing
 from engramlog.engine.client.connection import KafkaConfig
 from engramlog.engine.client.publisher import Outgoing, Publisher
 from engramlog.engine.client.replies import Replies
 from engramlog.schemas import queries as q
-from engramlog.schemas.codec import queries_codec, replies_codec
+from engramlog.schemas.codec import invalid, queries_codec, replies_codec
 from engramlog.schemas.errors import DeadlineExceeded, EngramlogError, RequestRefused, StoreUnavailable
 from engramlog.schemas.keys import murmur2, partition_for
 from engramlog.schemas.records import Wire, new_id
@@ -22,6 +24,7 @@ from engramlog.schemas.topics import Topics
 REMEMBERED = 10_000
 """For how many agents a client remembers what it has written."""
 A = TypeVar("A", bound=Wire)
+Q = TypeVar("Q", bound=q.Query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +47,15 @@ class Asking:
         kafka: The cluster.
         publisher: What sends the requests.
         source: Who asks: the CloudEvents ``source``.
+        projection: The name of the read-only projection that is asked; None: memory as it is.
     """
 
-    def __init__(self, kafka: KafkaConfig, publisher: Publisher, *, source: str) -> None:
+    def __init__(self, kafka: KafkaConfig, publisher: Publisher, *, source: str, projection: str | None = None) -> None:
         self._kafka = kafka
         self._topics = Topics(kafka.prefix)
         self._publisher = publisher
         self._source = source
+        self._projection = projection
         self._replies: Replies | None = None
         self._opening = asyncio.Lock()
         self._partitions: dict[str, int] = {}
@@ -100,7 +105,7 @@ class Asking:
             DeadlineExceeded: No answer in time.
         """
         own = self._written.get((scope.tenant, scope.agent))
-        wanted = [*min_positions, *([own] if own else [])]
+        wanted = [*min_positions, *([own] if own and self._projection is None else [])]
         request = q.QueryAsked(
             id=request_id or new_id(),
             source=self._source,
@@ -112,6 +117,7 @@ class Asking:
                 update={
                     "timeout_ms": max(1, min(600_000, int(limit_s * 1000))),
                     "min_positions": tuple(_reached(p) for p in wanted),
+                    "projection": self._projection,
                 }
             ),
         )
@@ -180,6 +186,18 @@ async def deadline(limit_s: float, message: str) -> AsyncIterator[None]:
         if not timeout.expired():
             raise
         raise DeadlineExceeded(f"{message} ({limit_s:g} s)") from None
+
+
+def query_of(kind: type[Q], scope: Scope, **fields: Any) -> Q:
+    """A request of a kind, as the scope sees memory.
+
+    Raises:
+        RequestRefused: A field is out of range.
+    """
+    try:
+        return kind(users=scope.users, **fields)
+    except ValidationError as error:
+        raise RequestRefused("bad_request", str(invalid(error))) from None
 
 
 def _reached(position: Position) -> q.Reached:

@@ -94,7 +94,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # aiokafk
         )
         try:
             context = self._context() if self._url.startswith("https:") else None
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=context) as response:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=context) as response:  # noqa: S310 - as above
                 answer = json.loads(response.read(_MAX_BYTES))
         except urllib.error.HTTPError as error:
             with error:

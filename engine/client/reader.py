@@ -106,7 +106,7 @@ async def places_at(config: KafkaConfig, topic: str, *, partitions: Iterable[int
     wanted = [TopicPartition(topic, n) for n in partitions]
     async with _consumer(config, f"finding a time in {topic}") as consumer:
         ends = await consumer.end_offsets(wanted)
-        return {tp.partition: offset for tp, offset in (await _starts(consumer, wanted, time, ends)).items()}
+        return {tp.partition: offset for tp, offset in (await starts_of(consumer, wanted, time, ends)).items()}
 
 
 async def read(
@@ -129,7 +129,7 @@ async def read(
     async with _consumer(config, f"reading {topic}") as consumer:
         consumer.assign(wanted)
         ends = await consumer.end_offsets(wanted)
-        starts = await _starts(consumer, wanted, start, ends)
+        starts = await starts_of(consumer, wanted, start, ends)
         for partition, offset in starts.items():
             consumer.seek(partition, offset)
         pending = {tp for tp in wanted if starts[tp] < ends[tp]}
@@ -138,7 +138,7 @@ async def read(
             for partition, batch in batches.items():
                 for raw in batch:
                     if follow or raw.offset < ends[partition]:
-                        yield _message(raw)
+                        yield message_of(raw)
             if not follow:
                 pending = {tp for tp in pending if await consumer.position(tp) < ends[tp]}
 
@@ -177,9 +177,17 @@ async def _consumer(config: KafkaConfig, doing: str) -> AsyncIterator[AIOKafkaCo
             await consumer.stop()
 
 
-async def _starts(
+async def starts_of(
     consumer: AIOKafkaConsumer, partitions: Sequence[TopicPartition], start: Start, ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
+    """Where reading begins in each partition.
+
+    Args:
+        consumer: A consumer that is started.
+        partitions: The partitions.
+        start: Where to begin.
+        ends: Their ends.
+    """
     if start == "now":
         return dict(ends)
     begins: dict[TopicPartition, int] = await consumer.beginning_offsets(partitions)
@@ -191,7 +199,8 @@ async def _starts(
     return begins
 
 
-def _message(raw: Any) -> Message:
+def message_of(raw: Any) -> Message:
+    """A message of aiokafka's."""
     return Message(
         Position(raw.topic, raw.partition, raw.offset),
         datetime.fromtimestamp(raw.timestamp / 1000, UTC),

@@ -1,27 +1,28 @@
 """The synchronous facade of :class:`~engramlog.engine.client.MemoryClient`, for code without an event loop.
 
 Thin on purpose: one thread with an event loop, in which one ``MemoryClient`` lives. What a method does, takes, returns
-and raises is told at the method of the same name there.
+and raises is told at the method of the same name there. What goes on for ever, ``summaries``, is not here.
 """
 
-import asyncio
-import contextlib
-import threading
-import warnings
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import CancelledError, Future
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Literal, Self, Unpack, overload
 
-from engramlog.engine.client.client import History, MemoryClient
+from engramlog.engine.client.client import MemoryClient
 from engramlog.engine.client.connection import KafkaConfig
+from engramlog.engine.client.context import RECALLED, Context, ContextOptions, SummaryList
+from engramlog.engine.client.loop import Said
+from engramlog.engine.client.loop_thread import LoopThread, refuse_in_a_loop
+from engramlog.engine.client.reading import History
+from engramlog.engine.client.recalling import Expand, Recall, TopicList
 from engramlog.schemas import queries as q
 from engramlog.schemas import records as r
+from engramlog.schemas.asking import PointInTime
 from engramlog.schemas.envelope import AgentEvent
+from engramlog.schemas.recalls import PresetName
 from engramlog.schemas.records import MemoryRecord
 from engramlog.schemas.scope import Position, Scope
-
-T = TypeVar("T")
 
 
 class SyncMemoryClient:
@@ -33,6 +34,7 @@ class SyncMemoryClient:
             scope = Scope(tenant="acme", agent="helper", session="s1")
             memory.publish(scope, MemoryRecord(role="user", content="My name is Ada."))
             window = memory.history(scope, window=20)
+            found = memory.recall(scope, "What is the user called?")
 
     Calls of several threads run side by side. Ctrl-C interrupts a call: what it asked for is cancelled here, but may
     have been published. Do not use it where an event loop runs: it would stand still meanwhile; every method raises
@@ -42,11 +44,19 @@ class SyncMemoryClient:
         kafka: The cluster: bootstrap servers, or a whole configuration.
         source: Who publishes: the CloudEvents ``source`` of its events.
         timeout_s: Default limit of a call, in seconds.
+        projection: As for :class:`MemoryClient`.
     """
 
-    def __init__(self, kafka: KafkaConfig | str, *, source: str = "engramlog/client", timeout_s: float = 10.0) -> None:
-        self._thread = _LoopThread()
-        self._client = MemoryClient(kafka, source=source, timeout_s=timeout_s)
+    def __init__(
+        self,
+        kafka: KafkaConfig | str,
+        *,
+        source: str = "engramlog/client",
+        timeout_s: float = 10.0,
+        projection: str | None = None,
+    ) -> None:
+        self._thread = LoopThread()
+        self._client = MemoryClient(kafka, source=source, timeout_s=timeout_s, projection=projection)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -59,7 +69,7 @@ class SyncMemoryClient:
 
     def close(self) -> None:
         """See :meth:`MemoryClient.close`. Calls of other threads that wait are ended by a ``RuntimeError``."""
-        _refuse_in_a_loop()
+        refuse_in_a_loop()
         self._thread.stop(self._client.close)
 
     @overload
@@ -90,7 +100,8 @@ class SyncMemoryClient:
         *,
         window: int | None = None,
         keep_rate: float = 0.9,
-        as_of: q.AsOf | None = None,
+        as_of: PointInTime | None = None,
+        summaries: bool = True,
         min_positions: Sequence[Position] = (),
         timeout_s: float | None = None,
     ) -> History:
@@ -101,6 +112,7 @@ class SyncMemoryClient:
                 window=window,
                 keep_rate=keep_rate,
                 as_of=as_of,
+                summaries=summaries,
                 min_positions=min_positions,
                 timeout_s=timeout_s,
             )
@@ -138,6 +150,172 @@ class SyncMemoryClient:
     ) -> q.StatsAnswer:
         """See :meth:`MemoryClient.stats`."""
         return self._thread.run(lambda: self._client.stats(scope, min_positions=min_positions, timeout_s=timeout_s))
+
+    def recall(
+        self,
+        scope: Scope,
+        text: str,
+        *,
+        preset: PresetName = "assistant",
+        limit: int | None = None,
+        candidates: int | None = None,
+        semantic: float | None = None,
+        importance: float | None = None,
+        recency: float | None = None,
+        half_life_days: float | None = None,
+        diversity: float | None = None,
+        expand: Expand = "rules",
+        now: datetime | None = None,
+        filter: q.RecallFilter | None = None,  # noqa: A002 - what everybody calls it
+        as_of: PointInTime | None = None,
+        min_positions: Sequence[Position] = (),
+        timeout_s: float | None = None,
+    ) -> Recall:
+        """See :meth:`MemoryClient.recall`."""
+        return self._thread.run(
+            lambda: self._client.recall(
+                scope,
+                text,
+                preset=preset,
+                limit=limit,
+                candidates=candidates,
+                semantic=semantic,
+                importance=importance,
+                recency=recency,
+                half_life_days=half_life_days,
+                diversity=diversity,
+                expand=expand,
+                now=now,
+                filter=filter,
+                as_of=as_of,
+                min_positions=min_positions,
+                timeout_s=timeout_s,
+            )
+        )
+
+    def similar(
+        self,
+        scope: Scope,
+        text: str,
+        *,
+        limit: int = 3,
+        min_similarity: float | None = None,
+        filter: q.RecallFilter | None = None,  # noqa: A002 - what everybody calls it
+        as_of: PointInTime | None = None,
+        min_positions: Sequence[Position] = (),
+        timeout_s: float | None = None,
+    ) -> Recall:
+        """See :meth:`MemoryClient.similar`."""
+        return self._thread.run(
+            lambda: self._client.similar(
+                scope,
+                text,
+                limit=limit,
+                min_similarity=min_similarity,
+                filter=filter,
+                as_of=as_of,
+                min_positions=min_positions,
+                timeout_s=timeout_s,
+            )
+        )
+
+    def topics(
+        self,
+        scope: Scope,
+        *,
+        limit: int = 100,
+        as_of: PointInTime | None = None,
+        min_positions: Sequence[Position] = (),
+        timeout_s: float | None = None,
+    ) -> TopicList:
+        """See :meth:`MemoryClient.topics`."""
+        return self._thread.run(
+            lambda: self._client.topics(
+                scope, limit=limit, as_of=as_of, min_positions=min_positions, timeout_s=timeout_s
+            )
+        )
+
+    def context(
+        self,
+        scope: Scope,
+        *,
+        budget_tokens: int = 4_000,
+        model: str | None = None,
+        window: int | None = None,
+        recall: q.RecallPart | None = RECALLED,
+        current_topic: str | None = None,
+        summaries: bool = True,
+        as_messages: bool = False,
+        wait_for_summary: bool = False,
+        keep_rate: float = 0.9,
+        now: datetime | None = None,
+        as_of: PointInTime | None = None,
+        min_positions: Sequence[Position] = (),
+        timeout_s: float | None = None,
+    ) -> Context:
+        """See :meth:`MemoryClient.context`."""
+        return self._thread.run(
+            lambda: self._client.context(
+                scope,
+                budget_tokens=budget_tokens,
+                model=model,
+                window=window,
+                recall=recall,
+                current_topic=current_topic,
+                summaries=summaries,
+                as_messages=as_messages,
+                wait_for_summary=wait_for_summary,
+                keep_rate=keep_rate,
+                now=now,
+                as_of=as_of,
+                min_positions=min_positions,
+                timeout_s=timeout_s,
+            )
+        )
+
+    def before_turn(
+        self,
+        scope: Scope,
+        user_message: Said,
+        *,
+        budget_tokens: int = 4_000,
+        timeout_s: float | None = None,
+        **options: Unpack[ContextOptions],
+    ) -> Context:
+        """See :meth:`MemoryClient.before_turn`."""
+        return self._thread.run(
+            lambda: self._client.before_turn(
+                scope, user_message, budget_tokens=budget_tokens, timeout_s=timeout_s, **options
+            )
+        )
+
+    def after_turn(self, scope: Scope, reply: Said | Sequence[Said], *, timeout_s: float | None = None) -> Position:
+        """See :meth:`MemoryClient.after_turn`."""
+        return self._thread.run(lambda: self._client.after_turn(scope, reply, timeout_s=timeout_s))
+
+    def list_summaries(
+        self,
+        scope: Scope,
+        *,
+        level: int | None = None,
+        active: bool = True,
+        limit: int = 100,
+        as_of: PointInTime | None = None,
+        min_positions: Sequence[Position] = (),
+        timeout_s: float | None = None,
+    ) -> SummaryList:
+        """See :meth:`MemoryClient.list_summaries`."""
+        return self._thread.run(
+            lambda: self._client.list_summaries(
+                scope,
+                level=level,
+                active=active,
+                limit=limit,
+                as_of=as_of,
+                min_positions=min_positions,
+                timeout_s=timeout_s,
+            )
+        )
 
     def pop(
         self,
@@ -236,6 +414,10 @@ class SyncMemoryClient:
             lambda: self._client.end_session(scope, reason=reason, request_id=request_id, timeout_s=timeout_s)
         )
 
+    def summarise(self, scope: Scope, *, request_id: str | None = None, timeout_s: float | None = None) -> Position:
+        """See :meth:`MemoryClient.summarise`."""
+        return self._thread.run(lambda: self._client.summarise(scope, request_id=request_id, timeout_s=timeout_s))
+
     def erase(
         self,
         scope: Scope,
@@ -258,103 +440,3 @@ class SyncMemoryClient:
         return self._thread.run(
             lambda: self._client.erase_tenant(tenant, user=user, request_id=request_id, timeout_s=timeout_s)
         )
-
-
-class _LoopThread:
-    """A thread with an event loop, started at the first call at the latest."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._started: Future[asyncio.AbstractEventLoop] | None = None
-        self._thread: threading.Thread | None = None
-        self._closed = False
-
-    def __del__(self) -> None:
-        started = self._started
-        if started is not None and not self._closed:
-            loop = started.result()
-            warnings.warn("a SyncMemoryClient was not closed", ResourceWarning, source=self, stacklevel=2)
-            with contextlib.suppress(RuntimeError):  # it is closed already: the interpreter ends
-                loop.call_soon_threadsafe(loop.stop)
-
-    def run(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Await a call in the loop, and wait for it here; traces and other context variables go with it.
-
-        Raises:
-            RuntimeError: An event loop runs in this thread, or the client is closed.
-        """
-        _refuse_in_a_loop()
-        with self._guard:
-            future = self._submit(call)
-        try:
-            return future.result()
-        except CancelledError:
-            raise RuntimeError("the client was closed while this call waited") from None
-        except BaseException:
-            future.cancel()  # Ctrl-C: nobody waits any more. Has no effect where the call itself has failed
-            raise
-
-    def start(self) -> None:
-        """Start the thread now, so that no Ctrl-C can come in the middle of it later."""
-        with self._guard:
-            self._running()
-
-    def stop(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a last call, cancel what is left, end the thread. Again: nothing."""
-        with self._guard:
-            if self._closed:
-                return
-            self._closed = True
-            loop = None if self._started is None else self._started.result()
-            thread = self._thread
-            ended = None if loop is None else asyncio.run_coroutine_threadsafe(last(), loop)
-        if loop is None or thread is None or ended is None:
-            return
-        try:
-            ended.result()
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-
-    def _submit(self, call: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
-        loop = self._running()  # raises, before there is a coroutine that nobody awaits
-        return asyncio.run_coroutine_threadsafe(call(), loop)
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        if self._closed:
-            raise RuntimeError("the client is closed: make a new one")
-        if self._started is None:
-            started: Future[asyncio.AbstractEventLoop] = Future()
-            # A daemon: a program that forgot to close its client must be able to end.
-            self._thread = threading.Thread(target=_serve, args=(started,), name="engramlog-client", daemon=True)
-            self._started = started
-            self._thread.start()
-        return self._started.result()
-
-
-def _serve(started: "Future[asyncio.AbstractEventLoop]") -> None:
-    """Make a loop and run it. It is made here, where no Ctrl-C can interrupt its making."""
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    started.set_result(loop)
-    try:
-        loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
-
-
-def _refuse_in_a_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise RuntimeError(
-        "an event loop runs in this thread and would stand still meanwhile: use MemoryClient and await it, "
-        "or call from another thread (asyncio.to_thread)"
-    )
