@@ -126,7 +126,7 @@ class Commands:
         if position is not None and not await self.watch.wait([position], until=until):
             raise TimeoutError
 
-    async def _resolve(self, query: q.QueryAsked, *, at: int) -> e.AgentEvent | e.ScopeErasedEvent | None:  # noqa: PLR0911 - a command a line
+    async def _resolve(self, query: q.QueryAsked, *, at: int) -> e.AgentEvent | e.ScopeErasedEvent | None:  # noqa: C901, PLR0911 - a command a line
         """The event that a command comes to; None: there is nothing to do."""
         scope, frame = query.scope(), _frame(query)
         match query.data:
@@ -152,6 +152,10 @@ class Commands:
                 if query.sessionid is None:
                     raise RequestRefused("bad_request", "name the session to end")
                 return e.SessionEndedEvent(**frame, data=r.SessionEnded(reason=ask.reason))
+            case q.SummariseCommand():
+                if query.sessionid is None:
+                    raise RequestRefused("bad_request", "name the session to summarise")
+                return e.SessionIdledEvent(**frame, data=r.SessionIdled(idle_s=0.0))
             case q.EraseCommand() as ask:
                 return _erased(query, frame, ask)
         raise RequestRefused("bad_request", f"{query.data.ask!r} is not a command")

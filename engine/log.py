@@ -1,9 +1,12 @@
 """What a consumer hands to a projection: a run of one partition, decoded."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
+from engramlog.schemas.derived import DerivedEvent
 from engramlog.schemas.envelope import RecordEvent
 from engramlog.schemas.keys import Key
+from engramlog.schemas.summaries import SummaryEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,7 @@ class Entry:
     offset: int
     recorded_ms: int
     key: Key
-    event: RecordEvent | None
+    event: RecordEvent | DerivedEvent | SummaryEvent | None
     value: bytes
 
 
@@ -60,3 +63,13 @@ class Run:
     next: int
     entries: tuple[Entry, ...] = ()
     refused: tuple[Refused, ...] = field(default=())
+
+
+def halves(run: Run) -> Iterator[Run]:
+    """A run of several entries in two: what the store cannot hold is found by halving."""
+    middle = len(run.entries) // 2
+    border = run.entries[middle].offset
+    before = tuple(r for r in run.refused if r.offset < border)
+    after = tuple(r for r in run.refused if r.offset >= border)
+    yield replace(run, next=border, entries=run.entries[:middle], refused=before)
+    yield replace(run, expected=border, entries=run.entries[middle:], refused=after)

@@ -1,29 +1,33 @@
-"""Waiting until the history has passed given positions: how a client reads its own writes."""
+"""Waiting until a projection has passed given positions: how a client reads its own writes."""
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-from engramlog.engine.history import History
 from engramlog.schemas.errors import StoreUnavailable
 from engramlog.schemas.queries import Reached
 
 _log = logging.getLogger(__name__)
 POLL_S = 0.004
 """Pause between two looks at the checkpoints, while somebody waits."""
+WAIT_S = 10.0
+"""How long a consumer waits for the history that must have passed what it applies, before it tries again."""
 
 
 class PositionWatch:
     """Looks at the checkpoints while somebody waits; one look serves all who wait.
 
     Args:
-        history: The history store.
+        look: Tells the next offset of every (topic, partition) of the projection.
+
+    Attributes:
+        look: The same, for whoever wants to know now.
     """
 
-    def __init__(self, history: History) -> None:
-        self._history = history
-        self._next: dict[tuple[str, int], int] = {}
+    def __init__(self, look: Callable[[], Awaitable[Mapping[tuple[str, int], int]]]) -> None:
+        self.look = look
+        self._next: Mapping[tuple[str, int], int] = {}
         self._waiting = 0
         self._looked = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
@@ -53,6 +57,20 @@ class PositionWatch:
         finally:
             self._waiting -= 1
 
+    async def passed(self, topic: str, partition: int, offset: int) -> None:
+        """Wait until the history has passed an offset.
+
+        Raises:
+            StoreUnavailable: It has not in 10 s.
+        """
+        place = Reached(topic=topic, partition=partition, offset=offset)
+        if not await self.wait([place], until=asyncio.get_running_loop().time() + WAIT_S):
+            raise StoreUnavailable(f"the history has not passed {topic}/{partition}@{offset} yet")
+
+    def forget(self) -> None:
+        """What was seen was seen of something else: look again."""
+        self._next = {}
+
     async def stop(self) -> None:
         """Stop looking."""
         if self._task is not None:
@@ -66,7 +84,7 @@ class PositionWatch:
     async def _look(self) -> None:
         while self._waiting:
             try:
-                self._next = await self._history.next_offsets()
+                self._next = await self.look()
             except StoreUnavailable as error:
                 _log.warning("cannot look at the checkpoints: %s", error)
             else:

