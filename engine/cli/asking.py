@@ -9,7 +9,14 @@ import click
 
 from engramlog.engine.cli import output
 from engramlog.engine.cli.failures import OK, UNAVAILABLE
-from engramlog.engine.cli.options import instant, json_option, scope_options, settings_options
+from engramlog.engine.cli.options import (
+    as_of_happened_option,
+    as_of_option,
+    instant,
+    json_option,
+    scope_options,
+    settings_options,
+)
 
 if TYPE_CHECKING:
     from engramlog.engine.client import History, MemoryClient, Position, Scope
@@ -31,8 +38,9 @@ Examples:
   engramlog history --window 20
   engramlog history --tenant acme --agent helper --session s1 --user ada
   engramlog history --all-users --json | jq -r '.records[].stored.record.content'
-  engramlog history --as-of-recorded 2026-03-01T00:00:00Z
-  engramlog history --as-of-offset 1200
+  engramlog history --as-of 2026-03-01T00:00:00Z
+  engramlog history --as-of 1200
+  engramlog history --as-of "$(engramlog status --token)"
 
 {_WHOSE}"""
 _RECORD_EPILOG = f"""\b
@@ -54,12 +62,13 @@ wait_option = click.option("--wait/--no-wait", default=True, help="Whether the a
 @click.command(epilog=_HISTORY_EPILOG)
 @click.option("--window", type=int, metavar="N", help="Only the newest N, and the protected head. [default: all]")
 @click.option("--keep-rate", type=float, default=0.9, show_default=True, help="Score of each step back, 0 to 1.")
+@as_of_option
 @click.option("--as-of-offset", type=click.IntRange(min=0), metavar="OFFSET", help="As of this offset of the log.")
 @click.option("--as-of-recorded", callback=instant, metavar="TIME", help="As of what was recorded until then.")
-@click.option("--as-of-happened", callback=instant, metavar="TIME", help="Only what had happened until then.")
+@as_of_happened_option
 @wait_option
 @scope_options
-@settings_options()
+@settings_options(reads=True)
 @json_option
 def history(
     *,
@@ -67,6 +76,7 @@ def history(
     scope: "Scope",
     window: int | None,
     keep_rate: float,
+    as_of: "AsOf | None",
     as_of_offset: int | None,
     as_of_recorded: datetime | None,
     as_of_happened: datetime | None,
@@ -74,12 +84,12 @@ def history(
     as_json: bool,
 ) -> int:
     """What was said, oldest first; the newest scores 1.0, each step back --keep-rate times as much."""
-    as_of = _as_of(as_of_offset, as_of_recorded, as_of_happened)
+    point = _as_of(as_of, as_of_offset, as_of_recorded, as_of_happened)
 
     async def ask(client: "MemoryClient", seen: "list[Position]") -> "History":
-        return await client.history(scope, window=window, keep_rate=keep_rate, as_of=as_of, min_positions=seen)
+        return await client.history(scope, window=window, keep_rate=keep_rate, as_of=point, min_positions=seen)
 
-    found = asyncio.run(_asked(settings, scope, ask, wait=wait))
+    found = asyncio.run(asked(settings, scope, ask, wait=wait))
     if as_json:
         output.print_json(
             {
@@ -99,14 +109,14 @@ def history(
             rows,
             right=("score", "offset"),
         )
-    return _stale(stale=found.seen.stale)
+    return stale_code("the history has not come to the log's end in time", stale=found.seen.stale)
 
 
 @click.command(epilog=_RECORD_EPILOG)
 @click.argument("record_id", metavar="ID")
 @wait_option
 @scope_options
-@settings_options()
+@settings_options(reads=True)
 @json_option
 def record(*, settings: "Settings", scope: "Scope", record_id: str, wait: bool, as_json: bool) -> int:
     """One record by its id, also one that was removed from the window."""
@@ -114,7 +124,7 @@ def record(*, settings: "Settings", scope: "Scope", record_id: str, wait: bool, 
     async def ask(client: "MemoryClient", seen: "list[Position]") -> "StoredRecord":
         return await client.record(scope, record_id, min_positions=seen)
 
-    found = asyncio.run(_asked(settings, scope, ask, wait=wait))
+    found = asyncio.run(asked(settings, scope, ask, wait=wait))
     if as_json:
         output.print_json(found.model_dump(mode="json", exclude_defaults=True))
         return OK
@@ -126,7 +136,7 @@ def record(*, settings: "Settings", scope: "Scope", record_id: str, wait: bool, 
 @click.command(epilog=_STATS_EPILOG)
 @wait_option
 @scope_options
-@settings_options()
+@settings_options(reads=True)
 @json_option
 def stats(*, settings: "Settings", scope: "Scope", wait: bool, as_json: bool) -> int:
     """How much is remembered in a scope."""
@@ -134,7 +144,7 @@ def stats(*, settings: "Settings", scope: "Scope", wait: bool, as_json: bool) ->
     async def ask(client: "MemoryClient", seen: "list[Position]") -> Any:
         return await client.stats(scope, min_positions=seen)
 
-    found = asyncio.run(_asked(settings, scope, ask, wait=wait)).model_dump(mode="json", exclude={"kind"})
+    found = asyncio.run(asked(settings, scope, ask, wait=wait)).model_dump(mode="json", exclude={"kind"})
     if as_json:
         output.print_json({"scope": scope_json(scope), **found})
     else:
@@ -142,17 +152,28 @@ def stats(*, settings: "Settings", scope: "Scope", wait: bool, as_json: bool) ->
     return OK
 
 
-async def _asked(
+async def asked(
     settings: "Settings",
     scope: "Scope",
     ask: "Callable[[MemoryClient, list[Position]], Awaitable[T]]",
     *,
     wait: bool,
 ) -> T:
+    """Ask with a client of its own.
+
+    Args:
+        settings: The settings.
+        scope: Whose memory.
+        ask: Asks; it gets the client, and the positions that the answer must have seen.
+        wait: Whether that is the log's end as it is now; otherwise there are none.
+    """
     from engramlog.engine.client import MemoryClient
 
-    seen = await _log_end(settings, scope) if wait else []
-    async with MemoryClient(settings.kafka(), source="engramlog/cli", timeout_s=settings.timeout_s) as client:
+    seen = await _log_end(settings, scope) if wait and settings.projection is None else []
+    client = MemoryClient(
+        settings.kafka(), source="engramlog/cli", timeout_s=settings.timeout_s, projection=settings.projection
+    )
+    async with client:
         return await ask(client, seen)
 
 
@@ -171,19 +192,22 @@ async def _log_end(settings: "Settings", scope: "Scope") -> "list[Position]":
     return [Position(topic, partition, span.end - 1)] if span.end > span.begin else []
 
 
-def _as_of(offset: int | None, recorded: datetime | None, happened: datetime | None) -> "AsOf | None":
+def _as_of(
+    as_of: "AsOf | None", offset: int | None, recorded: datetime | None, happened: datetime | None
+) -> "AsOf | None":
     from engramlog.schemas.queries import AsOf
 
-    given = sum(axis is not None for axis in (offset, recorded, happened))
+    given = sum(axis is not None for axis in (as_of, offset, recorded, happened))
     if given > 1:
-        raise click.UsageError("give one of --as-of-offset, --as-of-recorded and --as-of-happened")
-    return AsOf(offset=offset, recorded=recorded, happened=happened) if given else None
+        raise click.UsageError("give one of --as-of, --as-of-offset, --as-of-recorded and --as-of-happened")
+    return as_of or (AsOf(offset=offset, recorded=recorded, happened=happened) if given else None)
 
 
-def _stale(*, stale: bool) -> int:
+def stale_code(why: str, *, stale: bool) -> int:
+    """The exit code of an answer, and a line on standard error where it is stale."""
     if not stale:
         return OK
-    output.say("stale: the history has not come to the log's end in time; see 'engramlog status'")
+    output.say(f"stale: {why}; see 'engramlog status'")
     return UNAVAILABLE
 
 

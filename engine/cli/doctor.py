@@ -29,7 +29,7 @@ Exit code 1: there is a problem. Warnings do not count.
 @settings_options()
 @json_option
 def doctor(*, settings: "Settings", as_json: bool) -> int:
-    """Look at the broker, the topics, our rights, the stores, lag, dead letters, clock, disk and versions."""
+    """Look at broker, topics, our rights, the stores, the model, lag, dead letters, clock, disk and versions."""
     from engramlog.engine.cli.examining import examine
 
     findings = asyncio.run(examine(settings))

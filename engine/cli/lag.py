@@ -1,18 +1,27 @@
 """How far the consumers have come: ends of the log against checkpoints and committed offsets."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from engramlog.consumers import store
+from engramlog.consumers import derive, index, store
 from engramlog.consumers.app import CONSUMERS
 from engramlog.engine.client.admin import Cluster, inspect_topics
 from engramlog.engine.client.groups import Group, inspect_groups
 from engramlog.engine.client.reader import Span, spans
 from engramlog.engine.history import Checkpoint, History
 from engramlog.engine.settings import Settings
+from engramlog.schemas.asking import Reached, positions_token
 from engramlog.schemas.errors import StoreUnavailable
 from engramlog.schemas.topics import Topics
+
+PROJECTIONS = {store.NAME: "history", derive.NAME: "derive", index.NAME: "vectors"}
+"""The consumers whose checkpoints lie in the history's database, and what they are called there."""
+_CHECKPOINTS = {
+    store.NAME: "checkpoints of the history",
+    derive.NAME: "checkpoints of the derivation",
+    index.NAME: "checkpoints of the vectors",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +80,18 @@ class EngineStatus:
         cluster: The topics.
         consumers: The consumers.
         dead_letters: Messages in the dead-letter topic.
+        applied: The last position of each partition that the history holds; None: nobody could say.
     """
 
     cluster: Cluster
     consumers: tuple[ConsumerStatus, ...]
     dead_letters: int
+    applied: tuple[Reached, ...] | None
+
+    @property
+    def token(self) -> str | None:
+        """The same as one text: memory as of now, for whoever asks later; None: nobody could say."""
+        return None if self.applied is None else positions_token(self.applied)
 
     def problems(self) -> list[str]:
         """What needs somebody's attention."""
@@ -96,33 +112,37 @@ async def inspect_engine(settings: Settings) -> EngineStatus:
     groups = await inspect_groups(kafka, [f"{settings.prefix}.{name}" for name in CONSUMERS])
     checkpoints, error = await _checkpoints(settings, Topics(settings.prefix, cluster.partitions))
     ends = await spans(kafka, {state.spec.name: state.partitions for state in cluster.states})
-    stored = {(c.topic, c.partition): c for c in checkpoints}
     consumers = []
     for name, group in zip(CONSUMERS, groups, strict=True):
         read = {spec.name for spec in topics.table() if name in spec.consumers}
         here = {place: span for place, span in ends.items() if place[0] in read}
-        if name == store.NAME:
+        if (projection := PROJECTIONS.get(name)) is not None:
+            stored = {(c.topic, c.partition): c for c in checkpoints.get(projection, ())}
             following = {place: checkpoint.next for place, checkpoint in stored.items()}
             lags = _lags(here, following, group, stored, error=error)
-            consumers.append(ConsumerStatus(name, group, "checkpoints of the history", error, lags))
+            consumers.append(ConsumerStatus(name, group, _CHECKPOINTS[name], error, lags))
         else:
             lags = _lags(here, group.committed, group, {}, error=None)
             consumers.append(ConsumerStatus(name, group, "offsets of its group", None, lags))
     dead = sum(span.end - span.begin for (topic, _), span in ends.items() if topic == topics.dead_letters)
-    return EngineStatus(cluster, tuple(consumers), dead)
+    return EngineStatus(cluster, tuple(consumers), dead, None if error else _applied(checkpoints.get("history", ())))
 
 
-async def _checkpoints(settings: Settings, topics: Topics) -> tuple[list[Checkpoint], str | None]:
-    """The checkpoints of the history, or why there are none: looking must not create a database."""
+def _applied(checkpoints: Iterable[Checkpoint]) -> tuple[Reached, ...]:
+    return tuple(Reached(topic=c.topic, partition=c.partition, offset=c.next - 1) for c in checkpoints if c.next)
+
+
+async def _checkpoints(settings: Settings, topics: Topics) -> tuple[dict[str, list[Checkpoint]], str | None]:
+    """The checkpoints of each projection, or why there are none: looking must not create a database."""
     url = settings.effective_history_url()
     if (path := missing_file(url)) is not None:
-        return [], f"there is no history at {path} (ENGRAMLOG_HISTORY_URL, or ENGRAMLOG_DATA_DIR)"
+        return {}, f"there is no history at {path} (ENGRAMLOG_HISTORY_URL, or ENGRAMLOG_DATA_DIR)"
     history = History(url, topics=topics, timeout_s=settings.timeout_s)
     try:
         await history.start()
-        return await history.checkpoints(), None
+        return await history.all_checkpoints(), None
     except StoreUnavailable as error:
-        return [], str(error)
+        return {}, str(error)
     finally:
         await history.stop()
 

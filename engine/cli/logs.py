@@ -15,6 +15,8 @@ _CHATTY = {
     "aiokafka": logging.WARNING,
     "asyncio": logging.WARNING,
     "faststream": logging.WARNING,
+    "httpx": logging.WARNING,
+    "httpx2": logging.WARNING,
     "engramlog.faststream": logging.ERROR,  # it warns at each start that topics are not made by chance: on purpose
     "engramlog.engine.client.client": logging.ERROR,  # it warns of cut histories: the commands say so themselves
 }

@@ -1,9 +1,8 @@
-"""``engramlog topics migrate``: the agent topics under another prefix, or with another number of partitions."""
+"""``engramlog topics migrate``: a log under another prefix, or with another number of partitions."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +12,17 @@ from engramlog.engine.cli import output
 from engramlog.engine.cli.consent import agree, yes_option
 from engramlog.engine.cli.failures import FOUND, OK
 from engramlog.engine.cli.options import json_option, settings_options
+from engramlog.engine.cli.progress import progress
 
 if TYPE_CHECKING:
+    from engramlog.engine.client.copying.copier import Copied
+    from engramlog.engine.client.copying.ordering import AgentTopic
+    from engramlog.engine.client.copying.topics import Log
     from engramlog.engine.client.fingerprints import Agent
-    from engramlog.engine.client.migration import AgentTopic, Copied
     from engramlog.engine.settings import Settings
     from engramlog.schemas.topics import Topics
 
 _SHOWN_AGENTS = 20
-_STAMPED = {"message.timestamp.type": "LogAppendTime"}
-_AS_GIVEN = {"message.timestamp.type": "CreateTime"}
 _MIN_TIMEOUT_S = 60.0
 
 _EPILOG = """\b
@@ -31,10 +31,12 @@ Examples:
   engramlog topics migrate --prefix staging --to-prefix prod --yes --json
 
 \b
-Copies every agent topic, event by event, into topics of the new prefix, which it creates: each agent's events in their
-order, with their log times; tombstones, too. What lies there as a dead letter is left out and counted. Where a mark
-says at which offset it was resolved, it says so for the new topic. Then both topics are read and compared, agent by
-agent. The old topics are never changed or deleted; inbox, requests, replies and dead letters are not copied.
+Copies the agent topics (records, what is derived from them in each generation, summaries), event by event, into topics
+of the new prefix, which it creates: each agent's events in their order, with their log times; tombstones, too. What
+lies there as a dead letter is left out and counted. Whatever an event says in offsets of the records, it says in those
+of the new topic: marks, derivations, summaries, watermarks. So a rebuild from the copy is the same memory, and no
+model is asked. Then the topics are read and compared, agent by agent. The old topics are never changed or deleted;
+inbox, requests, replies and dead letters are not copied.
 
 \b
 It can be interrupted: the same command goes on. So a running engine is moved like this:
@@ -58,15 +60,16 @@ Exit code 1: the topics differ; do not switch.
 @settings_options()
 @json_option
 def migrate(*, settings: "Settings", to_prefix: str, partitions: int | None, yes: bool, as_json: bool) -> int:
-    """Copy the agent topics to another prefix or another number of partitions, and compare."""
+    """Copy the log to another prefix or another number of partitions, and compare."""
     if to_prefix == settings.prefix:
         raise click.UsageError(f"--to-prefix {to_prefix!r} is the prefix of the topics themselves")
-    pairs, messages = asyncio.run(_pairs(settings, to_prefix, partitions))
-    names = ", ".join(f"{a.name} ({a.partitions} partitions) to {b.name} ({b.partitions})" for a, b in pairs)
-    agree(f"Copy {output.count(messages, 'message')}: {names}?", yes=yes)
-    results = [asyncio.run(_migrate(settings, source, target)) for source, target in pairs]
+    log, topics, messages = asyncio.run(_logs(settings, to_prefix, partitions))
+    names = ", ".join(one.topic.name for one in log.all)
+    where = f"{names} ({log.topics.partitions} partitions) to the prefix {to_prefix} ({topics.partitions})"
+    agree(f"Copy {output.count(messages, 'message')}: {where}?", yes=yes)
+    results = asyncio.run(_migrate(settings, log, topics, messages))
     good = all(result.equal for result in results)
-    new = {"ENGRAMLOG_PREFIX": to_prefix, "ENGRAMLOG_PARTITIONS": str(pairs[0][1].partitions)}
+    new = {"ENGRAMLOG_PREFIX": to_prefix, "ENGRAMLOG_PARTITIONS": str(topics.partitions)}
     if as_json:
         output.print_json({"equal": good, "settings": new, "topics": [result.as_json() for result in results]})
     else:
@@ -103,7 +106,9 @@ class _Result:
             "to_partitions": self.target.partitions,
             "copied": self.copied.copied,
             "already_there": self.copied.already_there,
-            "marks_translated": self.copied.marks,
+            "translated": self.copied.translated,
+            "superseded": self.copied.superseded,
+            "watermarks": self.copied.watermarks,
             "left_out": dict(self.bad),
             "agents": self.agents,
             "equal": self.equal,
@@ -115,6 +120,9 @@ class _Result:
     def rows(self) -> Iterator[tuple[str, Any]]:
         yield "copied", f"{self.copied.copied:,}"
         yield "already there", f"{self.copied.already_there:,}"
+        yield "offsets translated", f"{self.copied.translated:,}"
+        if self.copied.superseded:
+            yield "derivations of copies that are gone", f"{self.copied.superseded:,}, left out"
         yield "left out", ", ".join(f"{reason} {n:,}" for reason, n in self.bad.most_common()) or "nothing"
         yield "agents", f"{self.agents:,}"
         if self.bad_copies:
@@ -139,86 +147,57 @@ def _advice(results: list[_Result], new: dict[str, str]) -> str:
     )
 
 
-async def _pairs(
-    settings: "Settings", to_prefix: str, partitions: int | None
-) -> "tuple[list[tuple[AgentTopic, AgentTopic]], int]":
-    """The agent topics and what they are copied to; nothing is made yet. And how many messages the old ones hold."""
+async def _logs(settings: "Settings", to_prefix: str, partitions: int | None) -> "tuple[Log, Topics, int]":
+    """The log that is copied, the table that it is copied to (nothing is made yet), and how many messages it holds."""
     from engramlog.engine.client.admin import inspect_topics
-    from engramlog.engine.client.migration import AgentTopic
-    from engramlog.engine.client.reader import spans
-    from engramlog.schemas.codec import records_codec
+    from engramlog.engine.client.copying.topics import log_of
     from engramlog.schemas.errors import ConfigurationError
 
-    kafka, topics = settings.kafka(), settings.topics()
-    held = (await inspect_topics(kafka, topics=topics)).require()
-    new = replace(topics, prefix=to_prefix, partitions=partitions or held.partitions)
-    there = await inspect_topics(_kafka_of(settings, new), topics=new)
-    codecs = {topics.records: records_codec()}
-    pairs, counts = [], {}
-    for state, other in zip(held.states, there.states, strict=True):
-        if state.spec.kind != "agent":
+    log = await log_of(settings.kafka(), settings.topics())
+    new = replace(log.topics, prefix=to_prefix, partitions=partitions or log.topics.partitions)
+    for state in (await inspect_topics(_kafka_of(settings, new), topics=new)).states:
+        if state.spec.kind != "agent" or not state.partitions:
             continue
-        count = other.partitions or new.partitions
-        if partitions is not None and count != partitions:
-            raise ConfigurationError(f"{other.spec.name!r} exists with {count} partitions, not {partitions}")
-        if (codec := codecs.get(state.spec.name)) is None:
-            raise ConfigurationError(f"what lies in {state.spec.name!r} cannot be copied by this version")
-        counts[state.spec.name] = state.partitions
-        pairs.append(
-            (
-                AgentTopic(kafka, state.spec.name, state.partitions, codec),
-                AgentTopic(_kafka_of(settings, new), other.spec.name, count, codec),
-            )
-        )
-    return pairs, sum(span.end - span.begin for span in (await spans(kafka, counts)).values())
+        if partitions is not None and state.partitions != partitions:
+            raise ConfigurationError(f"{state.spec.name!r} exists with {state.partitions} partitions, not {partitions}")
+        new = replace(new, partitions=state.partitions)
+    return log, new, await log.size()
 
 
 def _kafka_of(settings: "Settings", topics: "Topics") -> Any:
     return settings.model_copy(update={"prefix": topics.prefix}).kafka()
 
 
-async def _migrate(settings: "Settings", source: "AgentTopic", target: "AgentTopic") -> _Result:
-    from engramlog.engine.client.admin import create_topics, set_topic_config
+async def _migrate(settings: "Settings", log: "Log", new: "Topics", total: int) -> list[_Result]:
+    from engramlog.engine.client.copying.logs import copy_log, sources_of
+    from engramlog.engine.client.copying.topics import create_like, log_of
+
+    kafka = _kafka_of(settings, new)
+    generations = [one.generation for one in log.all if one.generation is not None]
+    await create_like(kafka, new, generations, replication=settings.replication, in_sync=settings.min_insync_replicas)
+    target = await log_of(kafka, new, unfinished=True)
+    ends = await log.ends()
+    with progress(f"copying {new.prefix}", total) as step:
+        timeout_s = max(settings.timeout_s, _MIN_TIMEOUT_S)
+        copied = await copy_log(sources_of(log, ends, step), target, timeout_s=timeout_s)
+    return await _compare(log, target, ends, copied)
+
+
+async def _compare(log: "Log", target: "Log", ends: list[dict[int, int]], copied: "list[Copied]") -> list[_Result]:
+    """Read both and compare them, topic by topic."""
+    from engramlog.engine.client.copying.copier import ends_of, lag
     from engramlog.engine.client.fingerprints import fingerprint
-    from engramlog.engine.client.migration import Copier
-    from engramlog.engine.client.reader import spans
 
-    await create_topics(
-        target.kafka,
-        topics=replace(settings.topics(), prefix=target.kafka.prefix, partitions=target.partitions),
-        replication=settings.replication,
-        min_insync_replicas=settings.min_insync_replicas,
-    )
-    total = await _size(source)
-    with _progress(f"copying {source.name}", total) as step:
-        copier = Copier(source, target, timeout_s=max(settings.timeout_s, _MIN_TIMEOUT_S), on_read=step)
-        await copier.look()
-        await set_topic_config(target.kafka, target.name, _AS_GIVEN)
-        copied = await copier()
-        await set_topic_config(target.kafka, target.name, _STAMPED)
-    with _progress("comparing", 2 * (total + await _size(target))) as step:
-        old = await fingerprint(source, until=copied.until, on_read=step)
-        new = await fingerprint(target, on_read=step)
-    ends = await spans(source.kafka, {source.name: source.partitions})
-    behind = sum(span.end - copied.until[n] for (_, n), span in ends.items())
-    return _Result(source, target, copied, len(old.agents), old.bad, new.bad, old.differs_from(new), behind)
-
-
-async def _size(topic: "AgentTopic") -> int:
-    from engramlog.engine.client.reader import spans
-
-    held = await spans(topic.kafka, {topic.name: topic.partitions})
-    return sum(span.end - span.begin for span in held.values())
-
-
-@contextmanager
-def _progress(doing: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task(doing, total=total)
-        yield lambda steps: bar.advance(task, steps)
+    results: list[_Result] = []
+    old_places: Any = None
+    new_places: Any = None
+    with progress("comparing", 2 * (await log.size() + await target.size())) as step:
+        for one, other, until, done in zip(log.all, target.all, ends, copied, strict=True):
+            old = await fingerprint(one.topic, records=old_places, until=until, on_read=step)
+            new = await fingerprint(other.topic, records=new_places, on_read=step)
+            if one.role == "records":
+                old_places, new_places = old.places, new.places
+            behind = lag(until, await ends_of(one.topic))
+            differing = old.differs_from(new)
+            results.append(_Result(one.topic, other.topic, done, len(old.agents), old.bad, new.bad, differing, behind))
+    return results

@@ -1,7 +1,7 @@
 """Options that commands share, and what becomes of them."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -12,12 +12,14 @@ from engramlog.engine.cli import logs
 
 if TYPE_CHECKING:
     from engramlog.engine.settings import Settings
+    from engramlog.schemas.asking import AsOf
     from engramlog.schemas.scope import Scope
 
 Function = Callable[..., Any]
 
 DEFAULT_TENANT = "default"
 DEFAULT_AGENT = "default"
+_SESSION = "One session; without it, all of the agent's."
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -72,14 +74,23 @@ def _level(settings: "Settings", *, serves: bool) -> str:
     return settings.log_level.upper() if serves or "log_level" in settings.model_fields_set else "WARNING"
 
 
-def settings_options(*, serves: bool = False, timeout: bool = True) -> Callable[[Function], Function]:
-    """Give a command ``--bootstrap-servers``, ``--prefix`` and ``--timeout``; it is called with ``settings``."""
+def settings_options(
+    *, serves: bool = False, timeout: bool = True, reads: bool = False
+) -> Callable[[Function], Function]:
+    """Give a command ``--bootstrap-servers``, ``--prefix`` and ``--timeout``; it is called with ``settings``.
+
+    One that reads memory gets ``--projection``, too.
+    """
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
         def command(*, bootstrap_servers: str | None, prefix: str | None, **rest: Any) -> Any:
             settings = load_settings(
-                serves=serves, bootstrap_servers=bootstrap_servers, prefix=prefix, timeout_s=rest.pop("timeout_s", None)
+                serves=serves,
+                bootstrap_servers=bootstrap_servers,
+                prefix=prefix,
+                timeout_s=rest.pop("timeout_s", None),
+                projection=rest.pop("projection", None),
             )
             return function(settings=settings, **rest)
 
@@ -103,24 +114,41 @@ def settings_options(*, serves: bool = False, timeout: bool = True) -> Callable[
                     help="Limit of each call. [env: ENGRAMLOG_TIMEOUT_S; default: 10]",
                 )
             )
-        return _with(options, command)
+        if reads:
+            options.append(
+                click.option(
+                    "--projection",
+                    metavar="NAME",
+                    help="Ask a read-only projection ('engramlog replay --until … --name NAME'). "
+                    "[env: ENGRAMLOG_PROJECTION]",
+                )
+            )
+        return with_options(options, command)
 
     return decorate
 
 
 def scope_options(function: Function) -> Function:
     """Give a command ``--tenant --agent --session --user --all-users``; it is called with ``scope``."""
+    return _scoped(function, _SESSION)
 
+
+def talk_scope_options(function: Function) -> Function:
+    """The same for a command that looks at all sessions, where the session is the one that asks."""
+    return _scoped(function, "The session that asks: its talk says what 'it' and 'there' mean. It restricts nothing.")
+
+
+def _scoped(function: Function, session_help: str) -> Function:
     @functools.wraps(function)
     def command(*, tenant: str, agent: str, session: str | None, user: str | None, all_users: bool, **rest: Any) -> Any:
         return function(scope=make_scope(tenant, agent, session, user, all_users=all_users), **rest)
 
-    return _with([*_whose(DEFAULT_TENANT, DEFAULT_AGENT), _ALL_USERS], command)
+    return with_options([*_whose(DEFAULT_TENANT, DEFAULT_AGENT, session_help), _ALL_USERS], command)
 
 
 def default_scope_options(function: Function) -> Function:
     """Give a command ``--tenant --agent --session --user``: whose memory it is where a file does not say."""
-    return _with(_whose(None, None), function)
+    return with_options(_whose(None, None, _SESSION), function)
 
 
 def make_scope(tenant: str, agent: str, session: str | None, user: str | None, *, all_users: bool) -> "Scope":
@@ -155,7 +183,7 @@ def health_option(function: Function) -> Function:
         metavar="PORT",
         help="Serve /live, /ready and /metrics there; 0: any free port. [env: ENGRAMLOG_HEALTH_PORT; default: off]",
     )
-    return _with([option], command)
+    return with_options([option], command)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on standard output, and nothing else there.")
@@ -175,18 +203,66 @@ def instant(ctx: click.Context, param: click.Parameter, value: str | None) -> da
     return time
 
 
-def _with(options: list[Callable[[Any], Any]], function: Function) -> Function:
+def as_of_options(function: Function) -> Function:
+    """Give a command ``--as-of`` and ``--as-of-happened``; it is called with ``as_of``, an ``AsOf`` or None."""
+
+    @functools.wraps(function)
+    def command(*, as_of: "AsOf | None", as_of_happened: datetime | None, **rest: Any) -> Any:
+        return function(as_of=happened_until(as_of, as_of_happened), **rest)
+
+    return with_options([as_of_option, as_of_happened_option], command)
+
+
+def happened_until(as_of: "AsOf | None", happened: datetime | None) -> "AsOf | None":
+    """A point in the past of two options.
+
+    Raises:
+        click.UsageError: Both were given.
+    """
+    from engramlog.schemas.asking import AsOf
+
+    if happened is None:
+        return as_of
+    if as_of is not None:
+        raise click.UsageError("give one point in the past: --as-of or --as-of-happened")
+    return AsOf(happened=happened)
+
+
+def _point(ctx: click.Context, param: click.Parameter, value: str | None) -> "AsOf | None":
+    """Callback of an option that takes a point in the past."""
+    from engramlog.schemas.asking import point_of
+    from engramlog.schemas.errors import RequestRefused
+
+    try:
+        return point_of(value)
+    except RequestRefused as error:
+        raise click.BadParameter(error.message, ctx, param) from None
+
+
+as_of_option = click.option(
+    "--as-of",
+    callback=_point,
+    metavar="TIME|TOKEN|OFFSET",
+    help="Memory as it was then: at a log time, a token of 'engramlog status --token', or an offset of the partition.",
+)
+as_of_happened_option = click.option(
+    "--as-of-happened", callback=instant, metavar="TIME", help="Only what had happened until then."
+)
+
+
+def with_options(options: Sequence[Callable[[Any], Any]], function: Function) -> Function:
+    """Give a command options, in the order in which its help shows them."""
     for option in reversed(options):
         function = option(function)
     return function
 
 
-def _whose(tenant: str | None, agent: str | None) -> list[Callable[[Any], Any]]:
+def _whose(tenant: str | None, agent: str | None, session_help: str) -> list[Callable[[Any], Any]]:
     shown = tenant is not None
     return [
         click.option("--tenant", default=tenant, show_default=shown, metavar="ID", help="The tenant."),
         click.option("--agent", default=agent, show_default=shown, metavar="ID", help="The agent."),
-        click.option("--session", metavar="ID", help="One session; without it, all of the agent's."),
+        click.option("--session", metavar="ID", help=session_help),
         click.option("--user", metavar="ID", help="The user; without it, what is shared by all users."),
     ]
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from engramlog.engine.cli import failures, output
+from engramlog.engine.cli.archiving import export_, import_
 from engramlog.engine.cli.asking import history, record, stats
 from engramlog.engine.cli.commands import (
     clean_tool_calls,
@@ -17,18 +18,28 @@ from engramlog.engine.cli.commands import (
     invalidate,
     pop,
     remove,
+    summarise,
 )
 from engramlog.engine.cli.config import config
+from engramlog.engine.cli.contexts import context, summaries
 from engramlog.engine.cli.dead_letters import dead_letters
 from engramlog.engine.cli.demo import demo
 from engramlog.engine.cli.doctor import doctor
+from engramlog.engine.cli.eval_embedders import eval_embedders
 from engramlog.engine.cli.kafka import kafka
 from engramlog.engine.cli.options import LEVELS, Flags
 from engramlog.engine.cli.publish import publish
+from engramlog.engine.cli.recall import recall, similar, subjects
+from engramlog.engine.cli.rederive import rederive
+from engramlog.engine.cli.replay import replay, rollback
+from engramlog.engine.cli.replay_versions import drop, versions
+from engramlog.engine.cli.snapshot import snapshot
 from engramlog.engine.cli.status import status
 from engramlog.engine.cli.tail import tail
+from engramlog.engine.cli.tail_summaries import tail_summaries
 from engramlog.engine.cli.topics import topics
 from engramlog.engine.cli.up import run, up
+from engramlog.engine.cli.verify import verify
 
 _EPILOG = f"""\b
 Examples:
@@ -36,6 +47,8 @@ Examples:
   engramlog up
   engramlog publish talk.jsonl --session s1
   engramlog history --session s1 --window 20
+  engramlog recall "what do they like?" --explain
+  engramlog context --session s1 --budget 4000
   engramlog status
 
 \b
@@ -95,12 +108,27 @@ for command in (
     history,
     record,
     stats,
+    recall,
+    similar,
+    subjects,
+    context,
+    summaries,
     tail,
     status,
+    replay,
+    verify,
+    rollback,
+    versions,
+    drop,
+    snapshot,
+    rederive,
+    export_,
+    import_,
     topics,
     kafka,
     config,
     doctor,
+    eval_embedders,
     dead_letters,
     pop,
     remove,
@@ -109,6 +137,8 @@ for command in (
     correct,
     invalidate,
     end_session,
+    summarise,
     erase,
 ):
     cli.add_command(command)
+tail.add_command(tail_summaries)

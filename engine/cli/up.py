@@ -48,15 +48,19 @@ Any number of processes may run the same consumer: Kafka shares the partitions o
 
 
 @click.command(epilog=_UP_EPILOG)
+@click.argument("consumers", nargs=-1, metavar="[CONSUMER]...")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of its own Kafka. [default: the last one, else 9092]")
 @settings_options(serves=True, timeout=False)
 @health_option
 @json_option
-def up(*, settings: "Settings", port: int | None, as_json: bool) -> int:
-    """Run the whole engine: Kafka where none is named, the topics, and all consumers."""
+def up(*, settings: "Settings", consumers: tuple[str, ...], port: int | None, as_json: bool) -> int:
+    """Run the whole engine: Kafka where none is named, the topics, and all consumers (or those that are named)."""
     if port is not None and settings.bootstrap_servers:
         raise click.UsageError(f"--port is for a Kafka of its own; the settings name {settings.bootstrap_servers}")
-    return run_until_stopped(lambda: _up(settings, port, as_json=as_json), stopping="stopping: consumers, then Kafka")
+    names = _checked(consumers)
+    return run_until_stopped(
+        lambda: _up(settings, port, names, as_json=as_json), stopping="stopping: consumers, then Kafka"
+    )
 
 
 @click.command(epilog=_RUN_EPILOG)
@@ -66,13 +70,17 @@ def up(*, settings: "Settings", port: int | None, as_json: bool) -> int:
 @json_option
 def run(*, settings: "Settings", consumers: tuple[str, ...], as_json: bool) -> int:
     """Run consumers (store, answer, …; by default all) on the cluster of the settings."""
+    names = _checked(consumers)
+    return run_until_stopped(lambda: _run(settings, names, as_json=as_json), stopping="stopping the consumers")
+
+
+def _checked(names: Sequence[str]) -> tuple[str, ...]:
+    """The consumers that are named, or all."""
     from engramlog.consumers.app import CONSUMERS
 
-    if unknown := sorted(set(consumers) - CONSUMERS.keys()):
+    if unknown := sorted(set(names) - CONSUMERS.keys()):
         raise click.UsageError(f"unknown consumer {', '.join(unknown)}; there are {', '.join(CONSUMERS)}")
-    return run_until_stopped(
-        lambda: _run(settings, consumers or tuple(CONSUMERS), as_json=as_json), stopping="stopping the consumers"
-    )
+    return tuple(names) or tuple(CONSUMERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +102,12 @@ class _Broker:
     own: "LocalKafka | None" = None
 
 
-async def _up(settings: "Settings", port: int | None, *, as_json: bool) -> None:
+async def _up(settings: "Settings", port: int | None, names: Sequence[str], *, as_json: bool) -> None:
     async with _kafka(settings, port) as broker:
         effective = settings.model_copy(update={"bootstrap_servers": broker.bootstrap_servers})
         created = await make_topics(effective)
         output.say(f"created {', '.join(created)}" if created else "the topics are there")
-        await _serve(effective, broker, (), as_json=as_json)
+        await _serve(effective, broker, names, as_json=as_json)
 
 
 async def _run(settings: "Settings", names: Sequence[str], *, as_json: bool) -> None:
@@ -108,7 +116,7 @@ async def _run(settings: "Settings", names: Sequence[str], *, as_json: bool) -> 
 
 
 async def _serve(settings: "Settings", broker: _Broker, names: Sequence[str], *, as_json: bool) -> None:
-    from engramlog.consumers.app import CONSUMERS, Consumers
+    from engramlog.consumers.app import Consumers
     from engramlog.consumers.collecting import tune_collector
     from engramlog.consumers.probes import serving
     from engramlog.consumers.telemetry import exporting
@@ -116,15 +124,14 @@ async def _serve(settings: "Settings", broker: _Broker, names: Sequence[str], *,
     logs.log_settings(settings)
     if settings.effective_history_url().startswith("sqlite"):
         settings.data_dir.mkdir(parents=True, exist_ok=True)
-    running = names or tuple(CONSUMERS)
     tune_collector()
-    consumers = Consumers(settings, running)
+    consumers = Consumers(settings, names)
     async with (
-        exporting(settings, running),
+        exporting(settings, names),
         serving(consumers.probes, host=settings.health_host, port=settings.health_port) as health,
         consumers,
     ):
-        _tell_ready(settings, broker, running, health, as_json=as_json)
+        _tell_ready(settings, broker, names, health, as_json=as_json)
         await _while_running(broker, consumers)
 
 
