@@ -27,5 +27,5 @@ def register(wiring: Wiring) -> Forwarding:
         observer=wiring.observer(NAME),
         stale_after_s=settings.session_timeout_ms / 2000,
     )
-    subscribe(wiring, NAME, wiring.topics.inbox, forwarding, max_records=min(500, settings.max_poll_records))
+    subscribe(wiring, NAME, [wiring.topics.inbox], forwarding, max_records=min(500, settings.max_poll_records))
     return forwarding

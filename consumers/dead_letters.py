@@ -8,7 +8,7 @@ from aiokafka import ConsumerRecord
 from faststream.kafka import KafkaBroker
 
 from engramlog.consumers.observing import Observer
-from engramlog.schemas.dead_letters import HEADER, DeadLetter, messages, packed_headers, packed_key, shown
+from engramlog.schemas.dead_letters import HEADER, DeadLetter, letter_of, messages
 from engramlog.schemas.errors import InvalidEvent, Unprocessable
 
 
@@ -34,25 +34,8 @@ class DeadLetters:
         Raises:
             KafkaError: The broker does not take it.
         """
-        key, key_bytes_left_out = packed_key(message.key)
-        headers, left_out = packed_headers(message.headers)
-        await self._publish(
-            DeadLetter(
-                reason=error.reason,
-                error=shown(error),
-                consumer=self.consumer,
-                died=datetime.now(UTC),
-                topic=message.topic,
-                partition=message.partition,
-                offset=message.offset,
-                recorded_ms=message.timestamp,
-                key=key,
-                key_bytes_left_out=key_bytes_left_out,
-                headers=headers,
-                headers_left_out=left_out,
-            ),
-            message.value,
-        )
+        letter = letter_of(message, error, consumer=self.consumer, died=datetime.now(UTC))
+        await self._publish(letter, message.value)
         self.observer.dead_letter(error.reason)
 
     async def _publish(self, letter: DeadLetter, value: bytes | None) -> None:

@@ -13,7 +13,7 @@ Kafka only says who owns a partition; the projection keeps its own checkpoint (:
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeAlias, TypeVar
@@ -25,11 +25,10 @@ from faststream.kafka import KafkaMessage
 from engramlog.consumers.dead_letters import DeadLetters
 from engramlog.consumers.observing import Observer
 from engramlog.consumers.ownership import Ownership
-from engramlog.engine.log import Entry, Refused, Run
+from engramlog.engine.decoding import Decoder
+from engramlog.engine.log import Entry, Refused, Run, halves
 from engramlog.schemas.codec import Codec
-from engramlog.schemas.envelope import RecordWritten
-from engramlog.schemas.errors import Fenced, InvalidEvent, Transient, Unprocessable, WrongKey, WrongPartition
-from engramlog.schemas.keys import Key, parse_key, partition_for
+from engramlog.schemas.errors import Fenced, InvalidEvent, Transient, Unprocessable
 
 _log = logging.getLogger(__name__)
 Message: TypeAlias = "ConsumerRecord[Any, Any]"
@@ -55,25 +54,29 @@ class Delivery:
 
     Args:
         ownership: Which partitions are open, and at which offset.
-        codec: What decodes the topic's events.
-        partitions: Number of the topic's partitions: the n of the partition rule.
+        codecs: What decodes each topic's events.
+        partitions: Number of every topic's partitions: the n of the partition rule.
         dead_letters: Where everything else goes.
         observer: Who is told.
+        reports_invalid: Whether what cannot be decoded becomes a dead letter here. Of the consumers of a topic one
+            does; the others pass over it.
     """
 
     def __init__(
         self,
         ownership: Ownership,
-        codec: Codec[Any],
+        codecs: Mapping[str, Codec[Any]],
         partitions: int,
         dead_letters: DeadLetters,
         observer: Observer,
+        *,
+        reports_invalid: bool = True,
     ) -> None:
         self._ownership = ownership
         self._observer = observer
         self._projection = ownership.projection
-        self._codec = codec
-        self._partitions = partitions
+        self._decoder = Decoder(codecs, partitions)
+        self._reports_invalid = reports_invalid
         self._dead_letters = dead_letters
         self._committed_at = 0.0
         self._stopping = False
@@ -128,7 +131,7 @@ class Delivery:
         except Fenced as error:
             _log.warning("%s", error)
             await self._ownership.reopen(partition)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be skipped
+        except Exception as error:  # noqa: BLE001 - let out, FastStream would log it and go on behind it
             _log.error(
                 "%s-%d halts at offset %d: %s",
                 *(partition.topic, partition.partition, expected, error),
@@ -142,9 +145,10 @@ class Delivery:
         refused: list[Refused] = []
         for n, message in enumerate(messages):
             try:
-                entries.append(self._entry(message))
+                entries.append(self._decoder.entry(message))
             except InvalidEvent as error:
-                await self._dead_letters.publish(message, error)
+                if self._reports_invalid:
+                    await self._dead_letters.publish(message, error)
                 refused.append(Refused(message.offset, error.reason))
             if n % _BREATH == 0:
                 await asyncio.sleep(0)
@@ -152,35 +156,13 @@ class Delivery:
         run = Run(first.topic, first.partition, expected, following, tuple(entries), tuple(refused))
         return Batch(run, messages)
 
-    def _entry(self, message: Message) -> Entry:
-        if message.value is None:
-            key = parse_key(message.key)
-            self._check_partition(message, key.tenant, key.agent or None)
-            return Entry(message.offset, message.timestamp, key, None, b"")
-        event, value = self._codec.decode_current(message.value)
-        if event.key() != message.key:
-            raise WrongKey(f"the key is {message.key!r}, for this event it must be {event.key()!r}")
-        self._check_partition(message, event.tenantid, event.agentid)
-        return Entry(message.offset, message.timestamp, _key_of(event), event, value)
-
-    def _check_partition(self, message: Message, tenant: str, agent: str | None) -> None:
-        if agent is None:  # the erasure of a user or a tenant lies in every partition
-            return
-        wanted = partition_for(tenant, agent, self._partitions)
-        if message.partition != wanted:
-            raise WrongPartition(
-                f"partition {message.partition}, for this agent it must be {wanted}: "
-                f'(murmur2(utf8("tenant/agent")) & 0x7fffffff) % {self._partitions}; producers that cannot compute it '
-                "find test vectors in tests/unit/partition_vectors.json"
-            )
-
     async def _apply(self, run: Run, messages: Sequence[Message]) -> bool:
         """Apply a run; halve it until what the store cannot hold stands alone, and is a dead letter."""
         try:
             await self._projection.apply(run)
         except Unprocessable as error:
             if len(run.entries) > 1:
-                for half in _halves(run):
+                for half in halves(run):
                     await self._apply(half, messages)
                 return True
             spoilt = {entry.offset for entry in run.entries}
@@ -212,19 +194,3 @@ async def _patiently(action: Callable[..., Awaitable[T]], *args: Any) -> T:
             _log.warning("trying again in %g s: %s", pause_s, error)
             await asyncio.sleep(pause_s)
     return await action(*args)
-
-
-def _key_of(event: Any) -> Key:
-    """The parsed key of an event whose key was checked."""
-    if isinstance(event, RecordWritten):
-        return Key(event.tenantid, event.agentid, record_id=event.id)
-    return Key(event.tenantid, event.agentid or "", event_id=event.id)
-
-
-def _halves(run: Run) -> Iterator[Run]:
-    middle = len(run.entries) // 2
-    border = run.entries[middle].offset
-    before = tuple(r for r in run.refused if r.offset < border)
-    after = tuple(r for r in run.refused if r.offset >= border)
-    yield replace(run, next=border, entries=run.entries[:middle], refused=before)
-    yield replace(run, expected=border, entries=run.entries[middle:], refused=after)

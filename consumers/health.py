@@ -23,12 +23,15 @@ _log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 1.0
 LOOK_TIMEOUT_S = 5.0
-PROJECTION = "history"
-"""Label of the one projection that there is."""
+HISTORY = "history"
+"""The projection that every process looks at: answers come from it."""
 _SHOWN = 50
 
 T = TypeVar("T")
 Place = tuple[str, int]
+"""Topic and partition."""
+Progress = tuple[str, str, int]
+"""Projection, topic and partition."""
 
 
 @dataclass(slots=True)
@@ -37,16 +40,18 @@ class Subscription:
 
     Attributes:
         consumer: Its name.
-        topic: The topic.
+        topics: The topics.
         subscriber: FastStream's subscriber.
         ownership: For a projection: which partitions are open.
+        projection: Its name, which its checkpoints are found under.
         assigned: The partitions that the group gave it; None: none yet, or it is being decided anew.
     """
 
     consumer: str
-    topic: str
+    topics: tuple[str, ...]
     subscriber: BatchSubscriber
     ownership: Ownership | None
+    projection: str | None = None
     assigned: frozenset[TopicPartition] | None = None
 
     def alive(self) -> bool:
@@ -65,21 +70,22 @@ class Look:
 
     Attributes:
         ends: The spans of all partitions that this process cares for.
-        checkpoints: How far the projection has come.
+        checkpoints: How far the projections have come.
         positions: How far the other consumers of this process have come, by consumer and partition.
         errors: Why something could not be seen, by source.
     """
 
     ends: Mapping[Place, Span] | None = None
-    checkpoints: Mapping[Place, Checkpoint] | None = None
+    checkpoints: Mapping[Progress, Checkpoint] | None = None
     positions: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
 
-    def lag(self, place: Place) -> int | None:
-        """How many offsets the projection is behind in a partition; None: unknown."""
+    def lag(self, projection: str, place: Place) -> int | None:
+        """How many offsets a projection is behind in a partition; None: unknown."""
         if self.ends is None or self.checkpoints is None or place not in self.ends:
             return None
-        return self.behind(place, self.checkpoints[place].next if place in self.checkpoints else 0)
+        found = self.checkpoints.get((projection, *place))
+        return self.behind(place, found.next if found is not None else 0)
 
     def behind(self, place: Place, wants: int) -> int | None:
         """How many offsets lie between a position and the end; None: unknown."""
@@ -104,24 +110,44 @@ class Health:
         self._subscriptions: list[Subscription] = []
         self._look = Look(errors={"engine": "nothing was looked at yet"})
         self._task: asyncio.Task[None] | None = None
+        self._records = ""
+        self._partitions: Mapping[str, int] = {}
         metrics.collect_from(self._collect)
 
     def watch(self, subscription: Subscription) -> None:
         """Watch a consumer, too."""
         self._subscriptions.append(subscription)
 
+    def forget(self, consumer: str) -> None:
+        """A consumer was stopped, and will be started anew."""
+        self._subscriptions = [s for s in self._subscriptions if s.consumer != consumer]
+
+    @property
+    def _followed(self) -> Mapping[str, frozenset[str]]:
+        """The topics of each projection that this process looks at."""
+        followed = {HISTORY: {self._records}} if self._records else {}
+        for subscription in self._subscriptions:
+            if subscription.projection is not None:
+                followed.setdefault(subscription.projection, set()).update(subscription.topics)
+        return {projection: frozenset(topics) for projection, topics in followed.items()}
+
     def start(self, ends: LogEnds, history: History, *, records: str, partitions: Mapping[str, int]) -> None:
         """Begin to look.
 
         Args:
             ends: Looks at the log; stopped with the rest.
-            history: The projection.
-            records: The topic that it projects.
+            history: Where the checkpoints are.
+            records: The topic that every process looks at.
             partitions: Number of partitions of every topic.
         """
-        topics = {topic: partitions[topic] for topic in {records, *(s.topic for s in self._subscriptions)}}
+        self._records, self._partitions = records, partitions
         self.state = "running"
-        self._task = asyncio.create_task(self._run(ends, history, records, topics), name="engramlog-health")
+        self._task = asyncio.create_task(self._run(ends, history), name="engramlog-health")
+
+    def is_current(self, projection: str) -> bool:
+        """Whether a projection was seen to hold all of the log at the last look."""
+        lags = [lag for (name, _, _), lag in self._lags() if name == projection]
+        return bool(lags) and not any(lags) and not self._look.errors
 
     def stopping(self) -> None:
         """From now on it is not ready."""
@@ -149,58 +175,67 @@ class Health:
             problems += [f"{source}: {error}" for source, error in sorted(self._look.errors.items())]
         consumers = [self._about(subscription, problems) for subscription in self._subscriptions]
         body = {"ready": not problems, "state": self.state, "max_lag": self._max_lag, "problems": problems[:_SHOWN]}
-        return not problems, {**body, "consumers": consumers, "projections": [self._projection()]}
+        return not problems, {
+            **body,
+            "consumers": consumers,
+            "projections": [self._projection(name) for name in sorted(self._followed) or [HISTORY]],
+        }
 
     def _about(self, subscription: Subscription, problems: list[str]) -> dict[str, Any]:
         name, own = subscription.consumer, subscription.ownership
         if self.state == "running" and not subscription.alive():
             problems.append(f"{name}: its task has died")
         if subscription.assigned is None and self.state == "running":
-            problems.append(f"{name}: waiting for the partitions of {subscription.topic}")
+            problems.append(f"{name}: waiting for the partitions of {' and '.join(subscription.topics)}")
         found = []
         for tp in sorted(subscription.assigned or ()):
-            about = self._partition(tp, own) if own is not None else {}
+            about = self._partition(tp, own, subscription.projection or HISTORY) if own is not None else {}
             if about:
                 found.append({"topic": tp.topic, "partition": tp.partition, **about})
                 if self.state == "running":
                     problems.append(f"{name}: {_said(tp, about, self._max_lag)}")
         count = None if subscription.assigned is None else len(subscription.assigned)
-        return {"consumer": name, "topic": subscription.topic, "partitions": count, "unready": found[:_SHOWN]}
+        return {
+            "consumer": name,
+            "topic": ", ".join(subscription.topics),
+            "partitions": count,
+            "unready": found[:_SHOWN],
+        }
 
-    def _partition(self, tp: TopicPartition, own: Ownership) -> dict[str, Any]:
+    def _partition(self, tp: TopicPartition, own: Ownership, projection: str) -> dict[str, Any]:
         """What is wrong with a partition of a projection; empty: nothing."""
-        lag = self._look.lag((tp.topic, tp.partition))
+        lag = self._look.lag(projection, (tp.topic, tp.partition))
         if tp in own.closed:
-            return {"projection": PROJECTION, "state": "closed", "reason": own.closed[tp], "lag": lag}
+            return {"projection": projection, "state": "closed", "reason": own.closed[tp], "lag": lag}
         if tp not in own.next:
-            return {"projection": PROJECTION, "state": "opening", "lag": lag}
+            return {"projection": projection, "state": "opening", "lag": lag}
         if lag is not None and lag > self._max_lag:
-            return {"projection": PROJECTION, "state": "open", "lag": lag}
+            return {"projection": projection, "state": "open", "lag": lag}
         return {}
 
-    def _projection(self) -> dict[str, Any]:
-        """The whole projection, also where other processes have the partitions."""
-        lags = dict(self._lags())
-        here = any(s.ownership is not None for s in self._subscriptions)
+    def _projection(self, projection: str) -> dict[str, Any]:
+        """A whole projection, also where other processes have the partitions."""
+        lags = {(topic, n): lag for (name, topic, n), lag in self._lags() if name == projection}
+        here = any(s.projection == projection for s in self._subscriptions)
         worst = max(lags, key=lambda place: lags[place], default=None)
         return {
-            "projection": PROJECTION,
+            "projection": projection,
             "here": here,
             "lag": sum(lags.values()) if lags else None,
             "worst": {"topic": worst[0], "partition": worst[1], "lag": lags[worst]} if worst else None,
         }
 
-    def _lags(self) -> Iterator[tuple[Place, int]]:
-        for place in self._look.checkpoints or {}:
-            lag = self._look.lag(place)
+    def _lags(self) -> Iterator[tuple[Progress, int]]:
+        for projection, topic, partition in self._look.checkpoints or {}:
+            lag = self._look.lag(projection, (topic, partition))
             if lag is not None:
-                yield place, lag
+                yield (projection, topic, partition), lag
 
-    async def _run(self, ends: LogEnds, history: History, records: str, topics: Mapping[str, int]) -> None:
+    async def _run(self, ends: LogEnds, history: History) -> None:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                self._take(await self._seen(ends, history, records, topics))
+                self._take(await self._seen(ends, history))
                 asleep = loop.time()
                 await asyncio.sleep(LOOK_EVERY_S)
                 self._metrics.loop_delay.set(max(0.0, loop.time() - asleep - LOOK_EVERY_S))
@@ -216,28 +251,34 @@ class Health:
             _log.info("%s answers again", source)
         self._look = look
 
-    async def _seen(self, ends: LogEnds, history: History, records: str, topics: Mapping[str, int]) -> Look:
+    async def _seen(self, ends: LogEnds, history: History) -> Look:
         errors: dict[str, str] = {}
+        followed = self._followed  # as it is now: consumers may be started anew, on other topics, while we look
+        read = {self._records}.union(*(s.topics for s in self._subscriptions))
+        topics = {topic: self._partitions[topic] for topic in read}
 
         async def attempt(source: str, look: Callable[[], Any]) -> Any:
             try:
                 return await look()
             except EngramlogError as error:
                 errors[source] = str(error)
-            except Exception as error:  # noqa: BLE001 - told; a look must not end the looking
+            except Exception as error:  # noqa: BLE001 - let out, it would end the looking: /ready would stand still
                 _log.exception("looking at %s failed", source)
                 errors[source] = f"{type(error).__name__}: {error}"
             return None
 
         spans, rows, positions = await asyncio.gather(
             attempt("kafka", lambda: ends.look(topics)),
-            attempt("history", history.checkpoints),
+            attempt("history", history.all_checkpoints),
             self._positions(),
         )
-        checkpoints: dict[Place, Checkpoint] | None = None
+        checkpoints: dict[Progress, Checkpoint] | None = None
         if rows is not None:
-            checkpoints = {(records, n): Checkpoint(records, n, 0, 0, 0) for n in range(topics[records])}
-            checkpoints |= {(row.topic, row.partition): row for row in rows if row.topic == records}
+            checkpoints = {}
+            for projection, names in followed.items():
+                known = {(row.topic, row.partition): row for row in rows.get(projection, ())}
+                for place in ((topic, n) for topic in names for n in range(topics[topic])):
+                    checkpoints[projection, *place] = known.get(place) or Checkpoint(*place, 0, 0, 0)
         return Look(spans, checkpoints, positions, errors)
 
     async def _positions(self) -> dict[tuple[str, TopicPartition], int]:
@@ -270,13 +311,13 @@ class Health:
             "engramlog_projection_next_offset",
             "Offset that a projection wants next: its checkpoint.",
             projection,
-            [((PROJECTION, topic, str(n)), row.next) for (topic, n), row in checkpoints],
+            [((name, topic, str(n)), row.next) for (name, topic, n), row in checkpoints],
         )
         yield _family(
             "engramlog_projection_lag_offsets",
             "How many offsets a projection's checkpoint is behind the end of the log.",
             projection,
-            [((PROJECTION, topic, str(n)), lag) for (topic, n), lag in sorted(self._lags())],
+            [((name, topic, str(n)), lag) for (name, topic, n), lag in sorted(self._lags())],
         )
         yield from self._collect_consumers(look)
 
@@ -326,7 +367,7 @@ def _family(
 
 
 def _said(tp: TopicPartition, about: Mapping[str, Any], max_lag: int) -> str:
-    where = f"{PROJECTION} at {tp.topic}/{tp.partition}"
+    where = f"{about['projection']} at {tp.topic}/{tp.partition}"
     lag = "lag unknown" if about["lag"] is None else f"{about['lag']:,} offsets behind"
     match about["state"]:
         case "closed":

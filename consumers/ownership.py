@@ -22,6 +22,12 @@ _log = logging.getLogger(__name__)
 REOPEN_S = 1.0
 """Pause between tries to open a partition."""
 
+OPEN_S = 15.0
+"""How long a try may take, seconds.
+
+A rebalance waits for it, and who is not back after ``rebalance_timeout_ms`` (30 s) is put out of the group.
+"""
+
 
 class Projection(Protocol):
     """What can be rebuilt from a topic, and knows how far it has come."""
@@ -35,6 +41,9 @@ class Projection(Protocol):
             ConfigurationError: The checkpoint does not belong to this log.
             StoreUnavailable: The store does not answer.
         """
+
+    def close_partition(self, topic: str, partition: int) -> None:
+        """The partition went to another owner."""
 
     async def apply(self, run: Run) -> None:
         """Apply a run and move the checkpoint, both or neither.
@@ -65,10 +74,12 @@ class Ownership:
         self.closed: dict[TopicPartition, str] = {}
         self._consumer: AIOKafkaConsumer | None = None
         self._task: asyncio.Task[None] | None = None
+        self._stopped = False
 
     def forget(self, revoked: Iterable[TopicPartition]) -> None:
         """They went to another owner, who reads their checkpoints."""
         for partition in revoked:
+            self.projection.close_partition(partition.topic, partition.partition)
             self.next.pop(partition, None)
             self.closed.pop(partition, None)
 
@@ -117,11 +128,12 @@ class Ownership:
                 self._consumer.seek(partition, rewind_to)
             self._consumer.pause(partition)
             self.closed[partition] = reason
-        if self._task is None or self._task.done():
+        if not self._stopped and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._open_closed(self._consumer), name="engramlog-reopen")
 
     async def stop(self) -> None:
         """Stop trying to open partitions."""
+        self._stopped = True
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -129,29 +141,29 @@ class Ownership:
 
     async def _open(self, partition: TopicPartition, consumer: AIOKafkaConsumer) -> None:
         try:
-            end_offset = (await consumer.end_offsets([partition]))[partition]
-            expected = await self.projection.open_partition(
-                partition.topic,
-                partition.partition,
-                cluster_id=self._cluster_id,
-                topic_id=None,
-                end_offset=end_offset,
-            )
+            async with asyncio.timeout(OPEN_S):
+                expected = await self._expected(partition, consumer)
             consumer.seek(partition, expected)
             consumer.resume(partition)
         except IllegalStateError:  # revoked in the meantime
             self.closed.pop(partition, None)
-        except (Transient, Permanent, KafkaError, OSError) as error:
-            if self.closed.get(partition) != str(error):  # it is tried again every second
-                _log.error("%s-%d is not processed: %s", partition.topic, partition.partition, error)
-            self.close(partition, str(error))
+        except (Transient, Permanent, KafkaError, OSError) as error:  # a TimeoutError is an OSError, and says nothing
+            reason = str(error) or f"its checkpoint could not be read within {OPEN_S:g} s"
+            if self.closed.get(partition) != reason:  # it is tried again every second
+                _log.error("%s-%d is not processed: %s", partition.topic, partition.partition, reason)
+            self.close(partition, reason)
         else:
             self.next[partition] = expected
             self.closed.pop(partition, None)
             _log.info("%s-%d is open at offset %d", partition.topic, partition.partition, expected)
 
+    async def _expected(self, partition: TopicPartition, consumer: AIOKafkaConsumer) -> int:
+        end_offset = (await consumer.end_offsets([partition]))[partition]
+        return await self.projection.open_partition(
+            partition.topic, partition.partition, cluster_id=self._cluster_id, topic_id=None, end_offset=end_offset
+        )
+
     async def _open_closed(self, consumer: AIOKafkaConsumer) -> None:
         while self.closed:
             await asyncio.sleep(REOPEN_S)
-            for partition in sorted(self.closed):
-                await self._open(partition, consumer)
+            await asyncio.gather(*(self._open(partition, consumer) for partition in sorted(self.closed)))

@@ -120,7 +120,7 @@ def _listen(host: str, port: int) -> socket.socket:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
             listening.listen(_BACKLOG)
-            listening.setblocking(False)  # noqa: FBT003 - the socket's own signature
+            listening.settimeout(0.0)  # never blocks
         except OSError:
             listening.close()
             raise

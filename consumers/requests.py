@@ -130,7 +130,7 @@ class Requests:
             await self._answer(request)
         except KafkaError as error:
             _log.error("the request at %s@%d was not answered: %s", partition, request.offset, error)
-        except Exception:  # noqa: BLE001 - logged; one request must not stop the others
+        except Exception:  # noqa: BLE001 - let out, it would be lost in its task: nobody awaits it
             _log.exception("the request at %s@%d was not answered", partition, request.offset)
         finally:
             self._room.release()

@@ -1,8 +1,8 @@
 """Subscribing a delivery to a topic with FastStream, so that nothing is lost by a default."""
 
 import dataclasses
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from faststream import AckPolicy
 from faststream.kafka import KafkaBroker, KafkaMessage
 from faststream.kafka.annotations import KafkaMessage as InjectedMessage
+from faststream.kafka.subscriber.usecase import BatchSubscriber
 
 from engramlog.consumers.dead_letters import DeadLetters
 from engramlog.consumers.health import Health, Subscription
@@ -19,6 +20,7 @@ from engramlog.consumers.ownership import Ownership
 from engramlog.engine.client.admin import Cluster
 from engramlog.engine.history import History
 from engramlog.engine.settings import Settings
+from engramlog.engine.wiring import Backends
 from engramlog.schemas.topics import Topics
 
 POLL_MS = 200
@@ -56,6 +58,12 @@ class Wiring:
         history: The history store.
         metrics: What is counted.
         health: What watches the consumers.
+        backends: The models and stores that its consumers need.
+        history_generation: The generation of derivations that the active history holds.
+        subscribers: What was subscribed.
+        starts: What is to be started with the consumer.
+        stops: What is to be stopped after it.
+        switches: Who goes over to other vectors without being started anew.
     """
 
     settings: Settings
@@ -65,6 +73,24 @@ class Wiring:
     history: History
     metrics: Metrics
     health: Health
+    backends: Backends
+    history_generation: int = 1
+    subscribers: list[BatchSubscriber] = field(default_factory=list)
+    starts: list[Callable[[], None]] = field(default_factory=list)
+    stops: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    switches: list[Callable[[Backends], Awaitable[None]]] = field(default_factory=list)
+
+    def on_switch(self, follow: Callable[[Backends], Awaitable[None]]) -> None:
+        """Have something told when other vectors of the same generation became active."""
+        self.switches.append(follow)
+
+    def on_start(self, start: Callable[[], None]) -> None:
+        """Have something started, once the consumers take messages."""
+        self.starts.append(start)
+
+    def on_stop(self, stop: Callable[[], Awaitable[None]]) -> None:
+        """Have something stopped, once no consumer takes messages any more."""
+        self.stops.append(stop)
 
     def group(self, consumer: str) -> str:
         """The consumer group of a consumer."""
@@ -80,22 +106,30 @@ class Wiring:
 
 
 def subscribe(
-    wiring: Wiring, name: str, topic: str, delivery: Delivers, *, max_records: int, ownership: Ownership | None = None
+    wiring: Wiring,
+    name: str,
+    topics: Sequence[str],
+    delivery: Delivers,
+    *,
+    max_records: int,
+    ownership: Ownership | None = None,
+    projection: str | None = None,
 ) -> None:
-    """Subscribe to a topic in batches, from its beginning, committing by hand.
+    """Subscribe to topics in batches, from its beginning, committing by hand.
 
     The group is ``{prefix}.{name}``: the name is the consumer's identity, for ever.
 
     Args:
         wiring: What everything is built from.
         name: The consumer.
-        topic: The topic.
-        delivery: What handles its messages.
+        topics: The topics.
+        delivery: What handles their messages.
         max_records: How many it takes at once.
         ownership: For a projection: its partitions, which health looks at.
+        projection: For a projection: its name.
     """
     subscriber = wiring.broker.subscriber(
-        topic,
+        *topics,
         group_id=wiring.group(name),
         batch=True,
         max_records=max_records,
@@ -109,6 +143,7 @@ def subscribe(
         listener=_Listener(delivery, lambda: subscription),
         parser=_header_proof,
         decoder=_undecoded,
+        persistent=False,  # one that is started anew is another one
     )
 
     async def handle(message: InjectedMessage) -> None:
@@ -122,8 +157,9 @@ def subscribe(
 
     subscriber(handle)
     # In the place of FastStream's own, which sleeps after an empty fetch: a message that comes then would wait.
+    wiring.subscribers.append(subscriber)
     subscriber.get_msg = poll  # type: ignore[method-assign]  # FastStream has no setting for it
-    subscription = Subscription(name, topic, subscriber, ownership)
+    subscription = Subscription(name, tuple(topics), subscriber, ownership, projection)
     wiring.health.watch(subscription)
 
 

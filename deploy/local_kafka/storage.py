@@ -156,7 +156,7 @@ def end_format(data_dir: Path) -> None:
 def _escaped(value: str) -> str:
     """Escape what Java's properties files read otherwise (they are read as Latin-1)."""
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
-    return "".join(c if ord(c) < 128 else "".join(f"\\u{u:04x}" for u in _utf16(c)) for c in escaped)  # noqa: PLR2004
+    return "".join(c if ord(c) < 128 else "".join(f"\\u{u:04x}" for u in _utf16(c)) for c in escaped)  # noqa: PLR2004 - the end of ASCII
 
 
 def _utf16(character: str) -> list[int]:
