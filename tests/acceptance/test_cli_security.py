@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from engramlog.consumers.app import CONSUMERS
 from engramlog.engine.client.rights import Right
 from tests.brokers import eventually
 from tests.processes import Command
@@ -131,9 +132,8 @@ async def test_the_doctor_names_a_fix_for_each_finding(shell: Shell) -> None:
     assert all("engramlog topics create" in f["fix"] for f in topics)
     await shell.json("root", "topics", "create")
     findings = await shell.json("root", "doctor", exits=1)
-    assert [f["fix"] for f in findings if f["check"] == "consumers"][1:] == [
-        "start it: engramlog run store",
-        "start it: engramlog run answer",
+    assert [f["fix"] for f in findings if f["check"] == "consumers"] == [
+        f"start it: engramlog run {name}" for name in CONSUMERS
     ]
     findings = await shell.json("stranger", "doctor", exits=1)
     assert any("must not see the topic" in f["fix"] for f in findings)

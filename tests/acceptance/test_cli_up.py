@@ -155,7 +155,7 @@ def test_topics(engine: Engine) -> None:
     described = engine("topics", "describe", "--prefix", "other")
     records = next(topic for topic in described if topic["topic"] == "other.records")
     assert records["config"]["cleanup.policy"] == "compact"
-    assert records["consumers"] == ["store"]
+    assert records["consumers"] == ["store", "derive", "summarise"]
 
 
 def test_a_topic_that_would_forget_is_found(engine: Engine) -> None:
@@ -236,7 +236,7 @@ def test_status(engine: Engine) -> None:
         assert time.monotonic() < deadline, done.stdout
     assert done.returncode == 0
     assert [consumer["name"] for consumer in found["consumers"]] == list(CONSUMERS)
-    assert len(store["partitions"]) == 12
+    assert len(store["partitions"]) == 3 * 12  # records, what is derived, summaries
     assert sum(p["end"] for p in store["partitions"]) >= len(TALK)
     assert {p["owner"] for p in store["partitions"]} == {f"engramlog.{'.'.join(CONSUMERS)}"}
     table = engine.run("status", "--partitions", "--bootstrap-servers", f"127.0.0.1:{engine.port}").stdout

@@ -45,9 +45,9 @@ class Writer:
 
 
 async def up(env: dict[str, str], port: int, log: Path) -> Command:
-    """Start everything and wait until it says that it is ready."""
+    """Start what keeps records, and wait until it says that it is ready. ``test_kill_recall`` kills the others."""
     seen = len(log.read_text()) if log.exists() else 0  # noqa: ASYNC240 - a small file of this test
-    command = Command("up", "--port", str(port), "--json", env=env, log=log)
+    command = Command("up", "admit", "store", "answer", "--port", str(port), "--json", env=env, log=log)
     began = time.monotonic()
     while '"ready"' not in command.said()[seen:]:
         assert command.process.poll() is None, command.said()[-3000:]

@@ -1,5 +1,6 @@
 """The README is executed: its Python on a real broker, its commands by the command line itself."""
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -18,28 +19,42 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
+SAYS = (
+    ["1.00 system: You book tables.", "1.00 user: A table for two, please. 谢谢！"],
+    ["我对花生过敏。 | semantic + importance + recency", "My bicycle is red."],
+    [
+        "1 True",
+        "3 True",
+        "5 True",
+        "new for 4 records",
+        "['save_memory', 'recall_memories', 'forget_memory']",
+    ],
+    [
+        "I hate cilantro. 我讨厌香菜。 | I hate cilantro. 我讨厌香菜。",
+        "I love cilantro. 我喜欢香菜。 | I love cilantro. 我喜欢香菜。",
+    ],
+)
+"""What each of its programs prints."""
+
+
 @pytest.mark.kafka
 async def test_the_python_of_the_readme_runs(rig: Rig, tmp_path: Path) -> None:
-    (code,) = blocks("python")
-    here = f'MemoryClient(KafkaConfig("{rig.config.bootstrap_servers}", prefix="{rig.settings.prefix}"))'
-    assert 'MemoryClient("localhost:9092")' in code
-    program = code.replace('MemoryClient("localhost:9092")', here).replace(
-        "import MemoryClient", "import KafkaConfig, MemoryClient"
-    )
     script = tmp_path / "readme.py"
-    script.write_text(program)
-    async with rig.consumers("store", "answer"):
-        import asyncio
-
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, str(script), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        said, _ = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 0, said.decode()
-    assert said.decode().splitlines() == [
-        "1.00 system: You book tables.",
-        "1.00 user: A table for two, please. 谢谢！",
-    ]
+    here = f'MemoryClient(KafkaConfig("{rig.config.bootstrap_servers}", prefix="{rig.settings.prefix}"), timeout_s=60)'
+    async with rig.consumers("store", "derive", "index", "summarise", "answer"):
+        for code, says in zip(blocks("python"), SAYS, strict=True):
+            assert 'MemoryClient("localhost:9092")' in code
+            script.write_text(
+                code.replace('MemoryClient("localhost:9092")', here).replace(
+                    "engine.client import ", "engine.client import KafkaConfig, "
+                )
+            )
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, str(script), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+            said, _ = await asyncio.wait_for(process.communicate(), 90)
+            assert process.returncode == 0, said.decode()
+            assert said.decode().splitlines() == says
 
 
 def commands() -> list[str]:

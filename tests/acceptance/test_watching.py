@@ -121,7 +121,7 @@ async def test_lag_rises_while_store_stands_still_and_falls_back_to_zero(rig: Ri
     assert seen.total("engramlog_log_end_offset", topic=rig.topics.records) == 5
     assert seen.total("engramlog_run_records_sum", consumer="store") == 5
     assert seen.total("engramlog_run_apply_seconds_count", consumer="store") >= 1
-    assert seen.total("engramlog_partition_open", consumer="store") == rig.partitions
+    assert seen.total("engramlog_partition_open", consumer="store", topic=rig.topics.records) == rig.partitions
     assert seen.total("faststream_received_messages_total", handler=rig.topics.records) == 5
 
 
@@ -152,7 +152,7 @@ async def test_requests_and_dead_letters_are_counted_and_no_label_names_a_tenant
 
 
 async def test_one_trace_from_publish_to_reply(rig: Rig, run: Run, collector: Collector, tracer: trace.Tracer) -> None:
-    await _health(run(ENGRAMLOG_OTLP_ENDPOINT=collector.url, OTEL_BSP_SCHEDULE_DELAY="50"))
+    await _health(run("store", "answer", ENGRAMLOG_OTLP_ENDPOINT=collector.url, OTEL_BSP_SCHEDULE_DELAY="50"))
     scope = rig.scope()
     async with rig.client() as client:
         with tracer.start_as_current_span("turn") as turn:
@@ -307,9 +307,10 @@ async def test_a_database_away_is_told_meanwhile_logged_once_and_got_over(kafka:
     with postgres.started() as server:
         async with rig_on(kafka, tmp_path, history_url=server.fresh()) as rig:
             log = tmp_path / "run.log"
-            command = Command("run", "--json", "--health-port", "0", env=environment(rig.settings), log=log)
+            names = ("store", "answer")
+            command = Command("run", *names, "--json", "--health-port", "0", env=environment(rig.settings), log=log)
             try:
-                await _database_goes_and_comes(rig, server, await _health(command))
+                await _database_goes_and_comes(rig, server, command)
             finally:
                 command.stop()
     said = command.said()
@@ -319,7 +320,8 @@ async def test_a_database_away_is_told_meanwhile_logged_once_and_got_over(kafka:
     assert "Traceback" not in said
 
 
-async def _database_goes_and_comes(rig: Rig, server: postgres.Server, url: str) -> None:
+async def _database_goes_and_comes(rig: Rig, server: postgres.Server, command: Command) -> None:
+    url = await _health(command)
     pid = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
     os.kill(pid, signal.SIGQUIT)
     records = [MemoryRecord(role="user", content=f"{n}") for n in range(3)]
@@ -335,7 +337,7 @@ async def _database_goes_and_comes(rig: Rig, server: postgres.Server, url: str) 
         await eventually(closed)
         seen = await scrape(url)
         assert seen.total("engramlog_source_up", source="history") == 0
-        assert seen.total("engramlog_partition_open", consumer="store") == rig.partitions - 1
+        assert seen.total("engramlog_partition_open", consumer="store", topic=rig.topics.records) == rig.partitions - 1
         assert (await probe(url, "/live"))[0] == 200
         with await asyncio.to_thread(_started_again, server):
             window = await client.history(rig.scope(), timeout_s=60)
@@ -345,6 +347,7 @@ async def _database_goes_and_comes(rig: Rig, server: postgres.Server, url: str) 
                 return (await probe(url, "/ready"))[0] == 200
 
             await eventually(ready)
+            command.stop()  # before the database goes for good
 
 
 def _started_again(server: postgres.Server) -> contextlib.ExitStack:

@@ -17,6 +17,8 @@ from tests.history_log import given as brought
 from tests.history_model import Model, folded
 from tests.postgres import Server
 
+pytestmark = pytest.mark.timeout(900)
+
 TENANTS = ("acme", "acme-corp")
 AGENTS = ("bot", "b/~%")
 SESSIONS = (None, "s1", "s2")
@@ -138,7 +140,7 @@ def seen(stored: Any) -> tuple[Any, ...]:
     return (record.record_id, stored.offset, record.content, stored.corrected_at, invalidated, stored.removed_at)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(past=pasts(), data=st.data())
 async def test_any_interleaving_equals_the_model_and_a_rebuild_on_sqlite(
     tmp_path_factory: pytest.TempPathFactory, past: tuple[Log, list[int]], data: st.DataObject

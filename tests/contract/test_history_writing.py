@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from engramlog.engine.history import Checkpoint, History
+from engramlog.engine.history.versions import HISTORY
 from engramlog.engine.log import Refused, Run
 from engramlog.schemas.errors import ConfigurationError, Fenced, StoreUnavailable, Unprocessable
 from engramlog.schemas.keys import event_key, record_key
@@ -254,12 +255,12 @@ async def test_it_can_be_stopped_and_started_again(open_history: OpenHistory, fr
     assert await contents(history, scope()) == ["a"]
 
 
-async def test_another_version_lives_beside_it(open_history: OpenHistory, fresh_url: Callable[[], str]) -> None:
-    url = fresh_url()
-    one, two = await open_history(url), await open_history(url, version=2)
+async def test_another_version_lives_beside_it(history: History) -> None:
+    two = history.of(await history.versions.begin(HISTORY, generation=1))
+    await two.prepare()
     log = Log()
     log.says("a")
-    await given(one, log)
+    await given(history, log)
     assert await contents(two, scope()) == []
     await given(two, log)
-    assert await one.digest() == await two.digest()
+    assert await history.digest() == await two.digest()

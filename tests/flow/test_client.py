@@ -77,7 +77,7 @@ async def test_no_answer_within_the_deadline(rig: Rig) -> None:
         began = time.monotonic()
         with pytest.raises(DeadlineExceeded, match="is 'answer' running"):
             await client.history(rig.scope(), timeout_s=1.5)
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 8
         with pytest.raises(TimeoutError):
             await client.stats(rig.scope(), timeout_s=0.2)
 
@@ -86,7 +86,7 @@ async def test_an_answer_that_has_not_seen_everything_is_stale(rig: Rig) -> None
     scope = rig.scope(session="s1")
     async with rig.consumers("answer"), rig.client() as client:
         await client.publish(scope, said("nobody stores this yet"))
-        window = await client.history(scope, timeout_s=3)
+        window = await client.history(scope, timeout_s=6)
         assert (window.records, window.seen.stale) == ((), True)
         async with rig.consumers("store"):
             fresh = await client.history(scope)

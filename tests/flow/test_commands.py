@@ -309,7 +309,7 @@ async def test_two_clients_popping_through_processes_that_die(rig: Rig) -> None:
         broker = rig.broker()
         await broker.start()
         logs = [KafkaAgentLog(rig.config, broker, topics.records, rig.partitions) for _ in range(2)]
-        watch = PositionWatch(history)
+        watch = PositionWatch(history.next_offsets)
         until = asyncio.get_running_loop().time() + 300
         assert await watch.wait(
             [q.Reached(topic=last.topic, partition=last.partition, offset=last.offset)], until=until

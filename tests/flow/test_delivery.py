@@ -143,7 +143,9 @@ async def test_a_database_ahead_of_its_log_is_refused(rig: Rig, caplog: pytest.L
             return "ahead of its log" in caplog.text
 
         await eventually(told)
-        (checkpoint,) = [c for c in await history.checkpoints() if c.partition == partition]
+        (checkpoint,) = [
+            c for c in await history.checkpoints() if (c.topic, c.partition) == (topics.records, partition)
+        ]
         assert checkpoint.next == 10_000
     await history.stop()
 

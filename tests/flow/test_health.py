@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import socket
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,7 @@ from tests.brokers import Rig, eventually
 from tests.watching import get, probe, scrape
 
 pytestmark = pytest.mark.kafka
-real_apply, real_checkpoints = History.apply, History.checkpoints
+real_apply, real_checkpoints = History.apply, History.all_checkpoints
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +81,7 @@ async def test_a_closed_partition_is_named_with_its_reason_and_its_lag(
         where = f"history at {rig.topics.records}/{partition}"
         assert told["problems"] == [f"store: {where} is closed (2 offsets behind): the database is being restarted"]
         seen = await scrape(url)
-        assert seen.total("engramlog_partition_open", partition=str(partition)) == 0
+        assert seen.total("engramlog_partition_open", topic=rig.topics.records, partition=str(partition)) == 0
         assert seen.total("engramlog_run_failures_total", consumer="store") >= 1
         assert (await probe(url, "/live"))[0] == 200
         well.set()
@@ -89,6 +91,35 @@ async def test_a_closed_partition_is_named_with_its_reason_and_its_lag(
             return (await scrape(url)).total("engramlog_projection_lag_offsets") == 0
 
         await eventually(caught_up)
+
+
+async def test_a_consumer_that_is_started_on_another_topic_during_a_look_does_not_end_the_looking(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when another generation of derivations takes over."""
+    async with rig.consumers("store") as consumers:
+        await until_ready(consumers)
+        (store,) = consumers.health._subscriptions
+        looks = 0
+
+        async def checkpoints(self: History) -> Any:
+            nonlocal looks
+            looks += 1
+            found = await real_checkpoints(self)
+            if looks == 1:
+                consumers.health.watch(replace(store, topics=(*store.topics, rig.topics.derived_of(2))))
+            return found
+
+        monkeypatch.setattr(History, "all_checkpoints", checkpoints)
+
+        async def goes_on() -> bool:
+            if looks > 1:
+                consumers.health._subscriptions[:] = [store]
+            return looks > 3
+
+        await eventually(goes_on)
+        await until_ready(consumers)
+        assert consumers.health.live()[0]
 
 
 async def test_lag_above_the_limit_is_not_ready(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +156,7 @@ async def test_a_database_that_does_not_answer_is_told_and_logged_once(
             raise StoreUnavailable("the history cannot be reached")
         return await real_checkpoints(self)
 
-    monkeypatch.setattr(History, "checkpoints", checkpoints)
+    monkeypatch.setattr(History, "all_checkpoints", checkpoints)
     async with rig.consumers("answer") as consumers:
 
         async def looked() -> bool:

@@ -8,9 +8,12 @@ import pytest
 import pytest_asyncio
 from aiokafka.admin import AIOKafkaAdminClient
 
-from engramlog.engine.client import MemoryClient, MemoryRecord, Position, Scope
-from engramlog.engine.client import migration as m
+from engramlog.engine.client import MemoryClient, MemoryRecord, Scope
 from engramlog.engine.client.admin import create_topics, inspect_topics, set_topic_config
+from engramlog.engine.client.copying import copier as m
+from engramlog.engine.client.copying.ordering import AgentTopic, Ordered
+from engramlog.engine.client.copying.origin import ORIGIN
+from engramlog.engine.client.copying.places import Places
 from engramlog.engine.client.reader import spans
 from engramlog.engine.history import History
 from engramlog.schemas.codec import records_codec
@@ -87,9 +90,7 @@ async def live(rig: Rig, *, seed: int = 1, rounds: int = 6, commands: bool = Tru
 
 async def remembered(rig: Rig) -> dict[str, Any]:
     """What the engine tells of every agent, as everybody, at the log's end."""
-    topic = rig.topics.records
-    ends = await spans(rig.config, {topic: rig.partitions})
-    seen = [Position(topic, n, span.end - 1) for (_, n), span in ends.items() if span.end]
+    seen = await rig.ends()
     found: dict[str, Any] = {}
     async with rig.client(timeout_s=60.0) as client:
         for number in range(AGENTS):
@@ -138,13 +139,15 @@ async def test_the_copy_is_the_same_memory(rig: Rig, other: Rig) -> None:
     migrate = ("topics", "migrate", "--to-prefix", other.settings.prefix, "--partitions", "5", "--json")
     await run(*migrate, code=2)
     (done,) = lines(await run(*migrate, "--yes"))
-    (topic,) = done["topics"]
+    topic, derived, summaries = done["topics"]
+    assert (derived["copied"], summaries["copied"]) == (0, 0)
     assert done["equal"], topic
     assert done["settings"] == {"ENGRAMLOG_PREFIX": other.settings.prefix, "ENGRAMLOG_PARTITIONS": "5"}
     assert (topic["agents"], topic["left_out"], topic["behind"]) == (AGENTS, {"not_utf8": 3}, 0)
-    assert topic["marks_translated"] > 10
-    (state,) = (s for s in (await inspect_topics(other.config, topics=other.topics)).states if s.spec.kind == "agent")
-    assert (state.partitions, state.problems, state.remarks) == (5, (), ())
+    assert topic["translated"] > 10
+    states = (await inspect_topics(other.config, topics=other.topics)).states
+    agent_topics = [s for s in states if s.spec.kind == "agent"]
+    assert {(s.partitions, s.problems, s.remarks) for s in agent_topics} == {(5, (), ())}
     async with other.consumers("store", "answer"):
         after = await remembered(other)
         assert after == before
@@ -183,9 +186,9 @@ def stopping_after(messages: int) -> Callable[[int], None]:
 
 
 async def test_a_copy_that_was_interrupted_goes_on(rig: Rig, other: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(m, "_BATCH_MESSAGES", 7)
-    source = m.AgentTopic(rig.config, rig.topics.records, rig.partitions, records_codec())
-    target = m.AgentTopic(other.config, other.topics.records, 5, records_codec())
+    monkeypatch.setattr(m, "BATCH_MESSAGES", 7)
+    source = AgentTopic(rig.config, rig.topics.records, rig.partitions, records_codec())
+    target = AgentTopic(other.config, other.topics.records, 5, records_codec())
     run = command_on(rig)
     migrate = ("topics", "migrate", "--to-prefix", other.settings.prefix, "--yes", "--json")
     chance = random.Random(7)
@@ -197,7 +200,9 @@ async def test_a_copy_that_was_interrupted_goes_on(rig: Rig, other: Rig, monkeyp
             held = await spans(rig.config, {source.name: source.partitions})
             messages = sum(span.end for span in held.values())
             for _ in range(2):
-                copier = m.Copier(source, target, on_read=stopping_after(chance.randrange(messages)))
+                ends = await m.ends_of(source)
+                ordered = Ordered(source, ends, stopping_after(chance.randrange(messages)))
+                copier = m.Copier(ordered, target)
                 await copier.look()
                 with pytest.raises(ZeroDivisionError):
                     await copier()
@@ -232,15 +237,15 @@ async def test_a_difference_is_found(rig: Rig, other: Rig) -> None:
         first.value,
         key=first.key,
         partition=where,
-        headers=[(m.ORIGIN, origin)],
+        headers=[(ORIGIN, origin)],
         timestamp_ms=first.timestamp,
     )
-    monkey = m.Places.next
+    monkey = Places.next
     try:
-        m.Places.next = property(lambda _: 1 << 60)  # type: ignore[method-assign,assignment]
+        Places.next = property(lambda _: 1 << 60)  # type: ignore[method-assign,assignment]
         (found,) = lines(await run(*migrate, code=1))
     finally:
-        m.Places.next = monkey  # type: ignore[method-assign]
+        Places.next = monkey  # type: ignore[method-assign]
     assert found["topics"][0]["different"] == [{"tenant": rig.tenant, "agent": "agent-1"}]
     (healed,) = lines(await run(*migrate))
     assert healed["equal"]

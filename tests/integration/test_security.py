@@ -272,7 +272,7 @@ async def test_a_refusal_is_one_clear_error_and_no_retry(
 ) -> None:
     change, says = REFUSALS[case]
     settings = Settings(**change(secure_kafka))
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(20):
         with pytest.raises(ConfigurationError, match=says):
             await inspect_topics(settings.kafka())
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING and "in the clear" not in r.getMessage()]
@@ -282,7 +282,7 @@ async def test_a_refusal_is_one_clear_error_and_no_retry(
 async def test_a_client_is_refused_as_well(secure_kafka: SecureKafka, case: str) -> None:
     change, says = REFUSALS[case]
     settings = Settings(**change(secure_kafka))
-    async with MemoryClient(settings.kafka(), timeout_s=8) as memory:
+    async with MemoryClient(settings.kafka(), timeout_s=20) as memory:
         with pytest.raises(ConfigurationError, match=says):
             await memory.publish(Scope("acme", "helper"), MemoryRecord(role="user", content="hello"))
 
@@ -360,7 +360,7 @@ async def test_rights_are_told_one_by_one(place: Place) -> None:
 
 async def test_an_agent_that_must_not_write_is_told_so(place: Place) -> None:
     await place.kafka.grant("stranger", "topic", f"{place.prefix}.", Right.DESCRIBE, prefixed=True)
-    async with MemoryClient(place.settings("stranger").kafka(), timeout_s=8) as memory:
+    async with MemoryClient(place.settings("stranger").kafka(), timeout_s=20) as memory:
         with pytest.raises(ConfigurationError, match="ACLs forbid it: User:stranger has not the right"):
             await memory.publish(Scope("acme", "helper"), MemoryRecord(role="user", content="hello"))
 
@@ -382,6 +382,8 @@ async def test_a_right_that_is_lost_at_run_time_is_told_once_and_everything_reco
     name = {"topic": f"{place.prefix}.records", "group": f"{place.prefix}.store"}[kind]
     await place.kafka.grant("engine", "topic", f"{place.prefix}.d", Right.WRITE, prefixed=True)
     await place.kafka.grant("engine", "topic", f"{place.prefix}.records", Right.READ, Right.DESCRIBE_CONFIGS)
+    for topic in ("derived.g1", "summaries"):
+        await place.kafka.grant("engine", "topic", f"{place.prefix}.{topic}", Right.READ, Right.DESCRIBE_CONFIGS)
     await place.kafka.grant("engine", "group", f"{place.prefix}.store", Right.READ)
     for topic in ("queries", "replies", "inbox"):
         await place.kafka.grant("engine", "topic", f"{place.prefix}.{topic}", Right.DESCRIBE)

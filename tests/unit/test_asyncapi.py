@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from faststream.kafka import KafkaBroker
@@ -15,7 +15,9 @@ from engramlog.consumers.metrics import Metrics
 from engramlog.consumers.wire import Wiring
 from engramlog.engine.client.admin import Cluster, TopicState
 from engramlog.engine.history import History
+from engramlog.engine.history.versions import VECTORS, Version
 from engramlog.engine.settings import Settings
+from engramlog.engine.wiring import Backends
 from engramlog.schemas import asyncapi
 from engramlog.schemas.export import schemas
 from engramlog.schemas.topics import Topics
@@ -84,12 +86,19 @@ def test_it_receives_what_the_app_subscribes_to() -> None:
     cluster = Cluster(None, 12, tuple(TopicState(spec, partitions=12) for spec in table))
     settings, metrics, broker = Settings(), Metrics(), KafkaBroker()
     history = History("sqlite:///never-opened.db", topics=Topics())
-    wiring = Wiring(settings, cluster, Topics(), broker, history, metrics, Health(metrics, max_lag=1))
+    backends = Backends(
+        history,
+        Version(VECTORS, 1, 1, "ready"),
+        embedder=cast("Any", object()),
+        summariser=cast("Any", object()),
+        vectors=cast("Any", object()),
+    )
+    wiring = Wiring(settings, cluster, Topics(), broker, history, metrics, Health(metrics, max_lag=1), backends)
     for register in CONSUMERS.values():
         register(wiring)
-    subscribed = {(s.group_id, tuple(s.topic_names)) for s in broker.subscribers}
+    subscribed = {(s.group_id, topic) for s in broker.subscribers for topic in s.topic_names}
     received = {
-        (operation["bindings"]["kafka"]["groupId"]["enum"][0], (resolved(operation["channel"]["$ref"])["address"],))
+        (operation["bindings"]["kafka"]["groupId"]["enum"][0], resolved(operation["channel"]["$ref"])["address"])
         for operation in DOCUMENT["operations"].values()
         if operation["action"] == "receive"
     }

@@ -107,8 +107,8 @@ def test_services_wait_for_what_they_need() -> None:
     for name in CONSUMERS:
         needs = OURS[name]["depends_on"]
         assert needs["topics"] == {"condition": "service_completed_successfully"}
-        assert needs["postgres"] == {"condition": "service_healthy"}
-    assert all("healthcheck" in SERVICES[name] for name in ("kafka", "postgres"))
+        assert needs["postgres"] == needs["qdrant"] == {"condition": "service_healthy"}
+    assert all("healthcheck" in SERVICES[name] for name in ("kafka", "postgres", "qdrant"))
 
 
 def test_the_addresses_in_compose_are_those_of_its_services() -> None:
@@ -156,10 +156,10 @@ def test_the_image_installs_extras_that_exist_with_pinned_versions() -> None:
     (install,) = [line for line in of("RUN") if "pip install" in line]
     (extras,) = re.findall(r"'\.\[([a-z,-]+)\]'", install)
     assert {*extras.split(",")} <= {*project["optional-dependencies"]}
-    assert {"engine", "postgres", "telemetry"} == {*extras.split(",")}
+    assert {"engine", "offline", "postgres", "telemetry"} == {*extras.split(",")}
     assert "--constraint constraints.txt" in install
     pinned = {line.split("==")[0].lower().replace("_", "-") for line in (ROOT / "constraints.txt").read_text().split()}
-    for extra in ("engine", "postgres", "telemetry"):
+    for extra in ("engine", "offline", "postgres", "telemetry"):
         names = {re.split(r"[\[<>=~]", need)[0] for need in project["optional-dependencies"][extra]}
         assert names <= pinned
     (version,) = re.findall(r"ARG PYTHON=(\S+)", DOCKERFILE)

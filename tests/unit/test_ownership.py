@@ -1,5 +1,6 @@
 """Which batches a partition takes: none that would skip what lies before them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import IllegalStateError
 
+from engramlog.consumers import ownership as module
 from engramlog.consumers.ownership import Ownership
 from engramlog.engine.log import Run
 from engramlog.schemas.errors import StoreUnavailable
@@ -50,11 +52,15 @@ class FakeProjection:
     def __init__(self, checkpoint: int) -> None:
         self.checkpoint = checkpoint
         self.down = False
+        self.given_away: list[tuple[str, int]] = []
 
     async def open_partition(self, _topic: str, _partition: int, **_: Any) -> int:
         if self.down:
             raise StoreUnavailable("down")
         return self.checkpoint
+
+    def close_partition(self, topic: str, partition: int) -> None:
+        self.given_away.append((topic, partition))
 
     async def apply(self, run: Run) -> None:
         self.checkpoint = run.next
@@ -118,3 +124,30 @@ async def test_a_closed_partition_is_rewound_and_opened_when_the_store_is_back(c
     assert (consumer.paused, consumer.at, ownership.next) == ({P}, 100, {})
     assert ownership.closed == {P: "the disk is full"}
     await ownership.stop()
+
+
+async def test_a_rebalance_does_not_wait_for_each_partition_of_a_database_that_is_locked(
+    consumer: FakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped owner may hold SQLite's lock: a member that waits for it too long would be put out of its group."""
+    monkeypatch.setattr(module, "OPEN_S", 0.05)
+    monkeypatch.setattr(module, "REOPEN_S", 0.0)
+    unlocked = asyncio.Event()
+    one_writer = asyncio.Lock()
+
+    class Locked(FakeProjection):
+        async def open_partition(self, _topic: str, _partition: int, **_: Any) -> int:
+            async with one_writer:
+                await unlocked.wait()
+            return self.checkpoint
+
+    ownership = Ownership(Locked(100), cluster_id=None)
+    partitions = {TopicPartition("memory.records", number) for number in range(100)}
+    async with asyncio.timeout(0.05 * len(partitions) / 2):
+        await ownership.open_all(partitions, consumer)
+    assert (set(ownership.closed), consumer.paused) == (partitions, partitions)
+    assert set(ownership.closed.values()) == {"its checkpoint could not be read within 0.05 s"}
+    unlocked.set()
+    assert ownership._task is not None
+    await ownership._task
+    assert (set(ownership.next), ownership.closed, consumer.paused) == (partitions, {}, set())

@@ -19,7 +19,9 @@ as_of = st.one_of(
     st.builds(q.AsOf, offset=st.integers(0)),
     st.builds(q.AsOf, recorded=st.just(now())),
     st.builds(q.AsOf, happened=st.just(now())),
+    st.builds(q.AsOf, positions=st.lists(reached, max_size=3, unique_by=lambda p: p.partition).map(tuple)),
 )
+points = st.none() | as_of
 base = {
     "users": st.sampled_from(["own", "all"]),
     "timeout_ms": st.integers(1, 600_000),
@@ -38,6 +40,11 @@ asked = st.one_of(
     st.builds(q.RecordQuery, **base, record_id=st.just('a-:/\\|"()%~b👋')),
     st.builds(q.RecordsQuery, **base, record_ids=st.just(("r1", "记录"))),
     st.builds(q.StatsQuery, **base),
+    st.builds(q.RecallQuery, **base, text=st.just("猫 👋"), as_of=points),
+    st.builds(q.SimilarQuery, **base, text=st.just("cats?"), as_of=points),
+    st.builds(q.TopicsQuery, **base, as_of=points),
+    st.builds(q.ContextQuery, **base, as_of=points),
+    st.builds(q.SummariesQuery, **base, as_of=st.none() | st.builds(q.AsOf, offset=st.integers(0))),
 )
 
 
@@ -59,6 +66,9 @@ def test_a_query_comes_out_as_it_went_in(query: Any) -> None:
         {"ask": "history", "as_of": {}},
         {"ask": "history", "as_of": {"offset": 1, "happened": "2026-03-01T00:00:00Z"}},
         {"ask": "history", "as_of": {"recorded": "2026-03-01T00:00:00"}},
+        {"ask": "recall", "text": "猫", "as_of": {"positions": [{"topic": "t", "partition": 0, "offset": 1}] * 2}},
+        {"ask": "context", "as_of": {"offset": 1, "positions": []}},
+        {"ask": "summaries", "as_of": {"happened": "2026-03-01T00:00:00Z"}},
         {"ask": "history", "limit": 5},
         {"ask": "record"},
         {"ask": "records", "record_ids": ["r"] * 1_001},

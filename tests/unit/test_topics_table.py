@@ -11,12 +11,16 @@ DAY_MS = 86_400_000
 
 def test_names_come_from_the_prefix() -> None:
     names = [spec.name for spec in Topics(prefix="acme.memory").table()]
-    assert names == [f"acme.memory.{name}" for name in ("inbox", "records", "queries", "replies", "dead-letters")]
+    assert names == [
+        f"acme.memory.{name}"
+        for name in ("inbox", "records", "derived.g1", "summaries", "queries", "replies", "dead-letters")
+    ]
 
 
 def test_the_way_of_the_log_is_compacted_for_ever() -> None:
-    (records,) = (spec for spec in Topics().table() if spec.kind == "agent")
-    assert records.config == AGENT_CONFIG
+    agent_topics = [spec for spec in Topics().table() if spec.kind == "agent"]
+    assert [spec.name for spec in agent_topics] == ["memory.records", "memory.derived.g1", "memory.summaries"]
+    assert all(spec.config == AGENT_CONFIG for spec in agent_topics)
     assert {name: AGENT_CONFIG[name] for name in MUST_HOLD} == {
         "cleanup.policy": "compact",
         "retention.ms": "-1",

@@ -1,0 +1,596 @@
+"""Summarising: what a log makes due, whatever the runs, and that each of it is made once, whatever goes wrong."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from engramlog.engine.history.due import ACTIVE, ROLLED
+from engramlog.engine.log import Run
+from engramlog.engine.making import LONGEST_PAUSE_S
+from engramlog.engine.summarisers.passages import SummaryRefused
+from engramlog.schemas.envelope import RecordsRemovedEvent, RecordWritten, SessionIdledEvent
+from engramlog.schemas.errors import ConfigurationError, Fenced, ModelUnavailable
+from engramlog.schemas.keys import record_key
+from engramlog.schemas.records import SessionIdled
+from tests.contract.conftest import OpenHistory
+from tests.history_log import START, Log, contents, scope
+from tests.summarising import POLICY, Desk, eventually, tell
+
+OpenDesk = Callable[..., Awaitable[Desk]]
+FIRST, SECOND = ("t0", "t1", "t2"), ("t3", "t4")
+
+
+@pytest.fixture
+async def open_desk(open_history: OpenHistory) -> AsyncIterator[OpenDesk]:
+    """Opens desks over new databases, with a clock that stands still."""
+    desks: list[Desk] = []
+
+    async def open_(**how: Any) -> Desk:
+        now = [1_000.0]
+        desks.append(Desk(await open_history(clock=lambda: now[0]), now, **how))
+        return desks[-1]
+
+    yield open_
+    for desk in desks:
+        await desk.stop()
+
+
+@pytest.fixture
+async def desk(open_desk: OpenDesk) -> Desk:
+    return await open_desk()
+
+
+def past() -> Log:
+    """A log with all that may happen to a talk."""
+    log = Log()
+    tell(log, 9)
+    log.says("instruction", role="system", session="s")
+    tell(log, 7, start=20, session="other", user="ada")
+    tell(log, 7, start=40, session="other", user="bob")
+    log.removes("t5", "t21")
+    tell(log, 3, start=9)
+    log.says("pinned", layer="core", session="s")
+    tell(log, 3, start=6)  # sent again
+    log.erases("record", "t1")
+    log.clears(session="other", user="ada", scope="both")
+    tell(log, 6, start=60, session="other", user="ada")
+    log.ends("other")
+    log.erases("user", user="bob")
+    tell(log, 9, start=80)
+    log.tombstone(record_key("acme", "bot", "t82"))
+    tell(log, 5, start=90)
+    return log
+
+
+@pytest.mark.parametrize("sizes", [(1,) * 80, (7, 1, 13), (30,), ()])
+async def test_any_cut_of_runs_makes_the_same_summaries_due(desk: Desk, sizes: Sequence[int]) -> None:
+    await desk.fold(past(), sizes)
+    found = await desk.dues()
+    assert len(found) >= 6
+    assert EXPECTED.setdefault("dues", found) == found
+
+
+EXPECTED: dict[str, Any] = {}
+
+
+async def test_the_oldest_part_is_due_above_the_threshold_users_and_sessions_apart(desk: Desk) -> None:
+    log = Log()
+    for n in range(6):
+        for session, user in (("s", None), ("s", "ada"), ("s2", "ada"), (None, "ada")):
+            tell(log, 1, start=n, session=session, user=user, id=f"{session}/{user}/{n}")
+    await desk.fold(log)
+    found = await desk.dues()
+    assert [(due.address[2:], due.record_ids[0], due.trigger, due.reason) for due in found] == [
+        (("s", ""), "s/None/0", "tokens", "new"),
+        (("s", "ada"), "s/ada/0", "tokens", "new"),
+        (("s2", "ada"), "s2/ada/0", "tokens", "new"),
+    ]
+    assert {len({i.rsplit("/", 1)[0] for i in due.record_ids}) for due in found} == {1}
+
+
+async def test_a_message_count_makes_the_oldest_batch_due(open_desk: OpenDesk) -> None:
+    desk = await open_desk(policy=replace(POLICY, threshold_tokens=10_000, messages=20, batch=4))
+    log = Log()
+    tell(log, 21)
+    await desk.fold(log)
+    (due,) = await desk.dues()
+    assert (due.record_ids, due.trigger, due.at) == (("t0", "t1", "t2", "t3"), "messages", 20)
+
+
+async def test_the_end_of_a_session_makes_all_due_that_may_go(desk: Desk) -> None:
+    log = Log()
+    tell(log, 4)
+    tell(log, 4, start=10, user="ada")
+    tell(log, 4, start=20, session="other")
+    log.ends("s")
+    await desk.fold(log)
+    assert await desk.covered() == [("t0", "t1"), ("t10", "t11")]
+    assert {due.trigger for due in await desk.dues()} == {"ended"}
+
+
+@pytest.mark.parametrize(("idle_s", "trigger"), [(1800.0, "idled"), (0.0, "request")])
+async def test_an_idle_session_is_summarised_and_one_on_request(desk: Desk, idle_s: float, trigger: str) -> None:
+    log = Log()
+    tell(log, 4)
+    idled = SessionIdled(idle_s=idle_s)
+    log.append(
+        SessionIdledEvent(id="i", source="test", tenantid="acme", agentid="bot", sessionid="s", time=START, data=idled)
+    )
+    await desk.fold(log)
+    assert [(due.record_ids, due.trigger) for due in await desk.dues()] == [(("t0", "t1"), trigger)]
+
+
+async def test_what_nobody_said_is_in_no_summary_and_an_imported_talk_is(desk: Desk) -> None:
+    log = Log()
+    tell(log, 5, origin="import")
+    for n, origin in enumerate(("extracted", "summary", "recall")):
+        tell(log, 1, start=10 + n, origin=origin, derived_from=("t0",))
+    assert (await (await desk.fold(log))._state.waiting(("acme", "bot", "s", ""))) == 1
+    assert await desk.covered() == [FIRST]
+
+
+async def test_a_record_that_is_sent_again_is_summarised_where_it_lies_last(desk: Desk) -> None:
+    log = Log()
+    tell(log, 3)
+    tell(log, 1)  # t0 once more
+    tell(log, 2, start=3)
+    await desk.fold(log)
+    assert await desk.covered() == [("t1", "t2", "t0")]
+
+
+async def test_a_whole_talk_that_is_sent_again_is_summarised_again_under_the_same_id(desk: Desk) -> None:
+    log = Log()
+    tell(log, 5)
+    await desk.fold(log, work=True)
+    await desk.all_made()
+    (before,) = await desk.dues()
+    log.removes("t3", "t4")
+    tell(log, 5)
+    await desk.fold(log, work=True)
+    await eventually(lambda: made(desk, 2))
+    (after,) = [due for due in await desk.dues() if due.summary_id == before.summary_id]
+    assert (before.first, after.first, after.state) == (0, 6, ACTIVE)
+    assert [s.summary.covers.first for s in await desk.active()] == [6]
+    assert [text.split()[0] for text in await contents(desk.history, scope("s"))] == ["mark3", "mark4"]
+
+
+async def made(desk: Desk, count: int) -> bool:
+    return len(desk.log.created()) >= count and all(due.state for due in await desk.dues())
+
+
+@pytest.mark.parametrize("leave", ["window", "both", "recall"])
+async def test_a_removed_record_goes_into_no_summary_unless_it_left_recall_only(desk: Desk, leave: str) -> None:
+    log = Log()
+    tell(log, 4)
+    log.removes("t1", scope=leave)
+    tell(log, 3, start=4)
+    await desk.fold(log)
+    first = (await desk.covered())[0]
+    assert ("t1" in first) == (leave == "recall")
+
+
+async def test_what_is_removed_while_its_summary_waits_is_not_read(desk: Desk) -> None:
+    log = Log()
+    tell(log, 5)
+    log.removes("t1", scope="both")
+    log.removes("t2", scope="recall")
+    await desk.fold(log)
+    await desk.fold(log, work=True)
+    await desk.all_made()
+    (event,) = desk.log.created()
+    assert "mark1" not in event.data.text
+    assert "mark2" in event.data.text  # it is in the window
+    assert not any(isinstance(record, RecordWritten) for record in desk.log.records)  # nor does it come back to recall
+
+
+@pytest.mark.parametrize("leave", ["window", "both", "recall"])
+@pytest.mark.parametrize(("who", "cleared"), [("own", {"ada"}), ("all", {"", "ada", "bob"})])
+async def test_a_clear_drops_what_was_due(desk: Desk, leave: str, who: str, cleared: set[str]) -> None:
+    log = Log()
+    for user in (None, "ada", "bob"):
+        tell(log, 5, start=10 * len(user or ""), user=user)
+    await desk.fold(log)
+    assert len(await desk.dues()) == 3
+    log.clears(session="s", user="ada", users=who, scope=leave)
+    await desk.fold(log)
+    left = {due.address[3] for due in await desk.dues()}
+    assert left == ({"", "ada", "bob"} - cleared if leave != "recall" else {"", "ada", "bob"})
+
+
+async def test_a_clear_as_of_an_earlier_place_frees_what_was_said_later(desk: Desk) -> None:
+    log = Log()
+    tell(log, 5)
+    log.clears(session="s", at=2)
+    await desk.fold(log)
+    assert await desk.dues() == []
+    tell(log, 4, start=5)
+    await desk.fold(log)
+    assert await desk.covered() == [("t2", "t3", "t4")]
+
+
+async def test_summaries_of_a_cleared_talk_are_neither_active_nor_rolled_up(open_desk: OpenDesk) -> None:
+    desk = await open_desk(policy=replace(POLICY, budget_tokens=20, window_ratio=0.5))
+    log = Log()
+    tell(log, 5)
+    await desk.fold(log, work=True)
+    await desk.all_made()
+    assert len(await desk.active()) == 1
+    log.clears(session="s")
+    tell(log, 5, start=10)
+    await desk.fold(log, work=True)
+    await desk.all_made()
+    assert [s.summary.covers.record_ids for s in await desk.active()] == [("t10", "t11", "t12")]
+    assert [s.summary.level for s in await desk.active(active=False)] == [1, 1]
+
+
+async def test_an_erased_record_goes_into_no_summary(desk: Desk) -> None:
+    log = Log()
+    tell(log, 3)
+    log.erases("record", "t1")
+    tell(log, 3, start=3)
+    await desk.fold(log)
+    assert await desk.covered() == [("t0", "t2", "t3")]
+
+
+@pytest.mark.parametrize("first_made", [False, True])
+async def test_what_an_erasure_leaves_of_a_summary_is_due_again(desk: Desk, *, first_made: bool) -> None:
+    log = Log()
+    tell(log, 5)
+    await desk.fold(log, work=first_made)
+    if first_made:
+        await desk.all_made()
+    (before,) = await desk.dues()
+    at = log.erases("record", "t1")
+    await desk.fold(log)
+    (after,) = await desk.dues()
+    assert (after.record_ids, after.reason, after.trigger) == (("t0", "t2"), "erased", "erased")
+    assert (after.replaces, after.at) == ((before.summary_id,), at)
+    await desk.fold(log, work=True)
+    await desk.all_made()
+    (active,) = await desk.active(active=False)
+    assert (active.summary.summary_id, active.summary.text, active.summary.reason) == (
+        after.summary_id,
+        "mark0 mark2",
+        "erased",
+    )
+    assert desk.log.created()[-1].data.replaces == (before.summary_id,)
+
+
+async def test_an_erased_record_takes_its_summary_along_wherever_it_was_sent_again(desk: Desk) -> None:
+    log = Log()
+    tell(log, 5)
+    await desk.fold(log, work=True)
+    await desk.all_made()
+    tell(log, 1, start=1)  # t1 once more, behind what the summary covers
+    log.erases("record", "t1")
+    await desk.fold(log, work=True)
+    await eventually(lambda: made(desk, 2))
+    assert [s.summary.text for s in await desk.active(active=False)] == ["mark0 mark2"]
+
+
+async def test_the_last_record_that_an_erasure_leaves_comes_with_the_next_summary(desk: Desk) -> None:
+    log = Log()
+    tell(log, 5)
+    log.erases("record", "t0", "t1")
+    await desk.fold(log)
+    assert await desk.dues() == []
+    tell(log, 2, start=5)
+    await desk.fold(log)
+    assert await desk.covered() == [("t2", "t3", "t4")]
+
+
+@pytest.mark.parametrize(
+    ("what", "where", "left"),
+    [
+        ("session", {"session": "s"}, {"other"}),
+        ("user", {"user": "ada"}, {"s", "other"}),
+        ("agent", {}, set()),
+        ("tenant", {}, set()),
+    ],
+)
+async def test_an_erased_scope_leaves_nothing_due(desk: Desk, what: str, where: dict[str, str], left: set[str]) -> None:
+    log = Log()
+    for session in ("s", "other"):
+        for user in (None, "ada"):
+            for n in range(5):
+                tell(log, 1, start=n, session=session, user=user, id=f"{session}/{user}/{n}")
+    for n in range(5):
+        log.says("elsewhere " * 50, id=f"b{n}", session="s", agent="b")
+    await desk.fold(log)
+    assert len(await desk.dues()) == 5
+    log.erases(what, **where)
+    await desk.fold(log)
+    found = await desk.dues()
+    assert {due.address[2] for due in found if due.address[1] == "bot"} == left
+    assert [due.address[1] for due in found].count("b") == (what != "tenant")
+    assert {due.address[3] for due in found if due.address[1] == "bot"} <= ({""} if what == "user" else {"", "ada"})
+
+
+async def test_an_erasure_that_is_published_again_counts_nothing(desk: Desk) -> None:
+    log = Log()
+    tell(log, 2)
+    log.erases("session", session="s", id="x1")
+    event: Any = log.entries.pop().event
+    log.end -= 1
+    event = event.model_copy(update={"data": event.data.model_copy(update={"request_id": "q"})})
+    log.append(event)
+    tell(log, 5, start=10)
+    log.append(event.model_copy(update={"id": "x2"}))
+    await desk.fold(log)
+    assert await desk.covered() == [("t10", "t11", "t12")]
+
+
+async def test_a_stale_owner_writes_nothing(desk: Desk) -> None:
+    log = Log()
+    tell(log, 5)
+    (run,) = log.runs()
+    summarising = await desk.fold(log)
+    before = await desk.dues()
+    with pytest.raises(Fenced):
+        await summarising.apply(run)
+    with pytest.raises(Fenced):
+        await summarising.apply(Run(run.topic, 0, 3, 5, run.entries[3:]))
+    assert await desk.dues() == before
+
+
+async def test_a_summary_tells_what_it_stands_for_and_is_a_memory_too(desk: Desk) -> None:
+    log = Log()
+    log.says("I prefer dark mode in every editor. " * 5, id="t0", session="s", user="ada")
+    tell(log, 4, start=1, user="ada")
+    await desk.fold(log, work=True)
+    await desk.all_made()
+    (event,) = desk.log.created()
+    data = event.data
+    assert (event.tenantid, event.agentid, event.sessionid, event.userid) == ("acme", "bot", "s", "ada")
+    assert (event.id, data.level, data.model, data.prompt) == (data.summary_id, 1, "fake", "fake.v1")
+    assert (data.covers.record_ids, data.covers.first, data.covers.last) == (FIRST, 0, 2)
+    assert data.at == 4
+    assert data.tokens_before > data.tokens_after > 0
+    fact, record = (e.data for e in desk.log.records if isinstance(e, RecordWritten))  # its own record is the last
+    assert (record.record_id, record.content, record.origin, record.layer) == (
+        data.summary_id,
+        data.text,
+        "summary",
+        "long_term",
+    )
+    assert record.derived_from == FIRST
+    assert (fact.kind, fact.origin, fact.derived_from) == ("preference", "extracted", ("t0",))
+    assert "dark mode" in fact.content
+    assert fact.confidence is not None
+    assert {(e.sessionid, e.userid, e.causationid) for e in desk.log.records} == {("s", "ada", event.id)}
+
+
+async def test_a_model_that_fails_five_times_leaves_the_window_whole_and_is_asked_again(desk: Desk) -> None:
+    desk.summariser.answers = [ModelUnavailable(f"away {n}") for n in range(5)]
+    log = Log()
+    tell(log, 5)
+    await desk.fold(log, work=True)
+    pauses = []
+    for failures in range(1, 6):
+        await eventually(lambda failures=failures: failed(desk, failures))
+        assert len(await contents(desk.history, scope("s"))) == 5
+        pause = 1.0 * 2 ** (failures - 1)
+        desk.now[0] += pause - 0.01
+        await desk.fold(log, work=True)
+        assert await desk.running._state.next_due([0], limit=9) == []  # type: ignore[union-attr]
+        desk.now[0] += 0.02
+        pauses.append(pause)
+    await desk.all_made()
+    assert [event.data.attempts for event in desk.log.failed()] == [1, 2, 3, 4, 5]
+    assert {(e.data.code, e.data.model, e.data.covers.record_ids) for e in desk.log.failed()} == {
+        ("unavailable", "fake", FIRST)
+    }
+    assert [event.data.error for event in desk.log.failed()] == [f"away {n}" for n in range(5)]
+    assert len({event.key() for event in desk.log.failed()}) == 1
+    assert len(desk.log.created()) == 1
+    assert len(await contents(desk.history, scope("s"))) == 2
+
+
+async def failed(desk: Desk, count: int) -> bool:
+    (due, *_) = await desk.dues()
+    return len(desk.log.failed()) == count and due.attempts == count
+
+
+async def test_pauses_grow_up_to_a_limit(desk: Desk) -> None:
+    log = Log()
+    tell(log, 5)
+    summarising = await desk.fold(log)
+    (due,) = await desk.dues()
+    pauses = [summarising._maker._pause_s(replace(due, attempts=n)) for n in (0, 1, 2, 8, 9, 1_000)]
+    assert pauses == [1.0, 2.0, 4.0, 256.0, LONGEST_PAUSE_S, LONGEST_PAUSE_S]
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ("The two of them talk about the weather in Dalian and the train to Beijing.", "wrong_language"),
+        ("   ", "empty"),
+        ("我很抱歉，我无法总结这段对话。", "refused"),
+        ("下雨" * 500, "too_long"),
+        (SummaryRefused("refused", "no"), "refused"),
+        (ConfigurationError("no such model"), "unavailable"),
+        (ValueError("a fault of a summariser"), "invalid"),
+        (TimeoutError(), "unavailable"),
+    ],
+)
+async def test_nonsense_hides_nothing_and_the_stream_says_what_it_was(desk: Desk, answer: Any, code: str) -> None:
+    desk.summariser.answers = [answer]
+    log = Log()
+    for n in range(8):
+        log.says(f"第{n}天:大连今天下雨,我们坐火车去北京,下午在家里看书。" * 2, id=f"t{n}", session="s")
+    await desk.fold(log, work=True)
+    await eventually(lambda: failed(desk, 1))
+    (event,) = desk.log.failed()
+    assert event.data.code == code
+    assert desk.log.created() == []
+    assert len(await contents(desk.history, scope("s"))) == 8
+    desk.now[0] += 5
+    await desk.all_made()
+    assert len(desk.log.created()) >= 1
+
+
+async def test_a_model_that_never_answers_is_given_up_and_blocks_no_other_session(open_desk: OpenDesk) -> None:
+    desk = await open_desk(timeout_s=0.3)
+    desk.summariser.answers = [None, None, None]
+    desk.summariser.only = lambda text: "mark1" in text  # the talk of session s
+    log = Log()
+    tell(log, 5)
+    for n in range(4):
+        tell(log, 5, start=20 + 10 * n, session=f"other{n}")
+    await desk.fold(log, work=True)
+
+    async def others() -> bool:
+        return len(desk.log.created()) == 4 and len(desk.log.failed()) == 1
+
+    await eventually(others)
+    assert (desk.log.failed()[0].data.code, desk.log.failed()[0].sessionid) == ("unavailable", "s")
+    assert "0.3 s" in desk.log.failed()[0].data.error
+    assert desk.summariser.cancelled == 1
+    assert {event.sessionid for event in desk.log.created()} == {f"other{n}" for n in range(4)}
+
+
+async def test_within_a_session_the_older_summary_comes_first_however_often_it_fails(desk: Desk) -> None:
+    desk.summariser.answers = [ModelUnavailable("away"), ModelUnavailable("away")]
+    log = Log()
+    tell(log, 8)
+    await desk.fold(log, work=True)
+    for failures in (1, 2):
+        await eventually(lambda failures=failures: failed(desk, failures))
+        desk.now[0] += 10
+    await desk.all_made()
+    assert [event.data.covers.first for event in desk.log.created()] == sorted(
+        event.data.covers.first for event in desk.log.created()
+    )
+    assert len(desk.log.created()) >= 2
+
+
+async def test_a_broker_that_is_away_is_waited_for(open_desk: OpenDesk) -> None:
+    desk = await open_desk()
+    desk.log.down = True
+    log = Log()
+    tell(log, 5)
+    await desk.fold(log, work=True)
+
+    async def waits() -> bool:
+        return (await desk.dues())[0].attempts == 1
+
+    await eventually(waits)
+    assert desk.log.summaries == []
+    desk.log.down = False
+    desk.now[0] += 10
+    await desk.all_made()
+    assert len(desk.log.created()) == 1
+
+
+async def test_a_worker_that_is_stopped_in_the_middle_makes_one_summary_of_each_range(desk: Desk) -> None:
+    log = Log()
+    tell(log, 30)
+    whole = Log()
+    whole.entries, whole.end = log.entries[:20], 20
+    desk.log.held = asyncio.Event()
+    await desk.fold(whole, work=True)
+    await eventually(lambda: asked(desk, 1))
+    await desk.stop()  # it was just being published
+    desk.log.held = None
+    await desk.fold(log, work=True)
+    await desk.all_made()
+    await desk.stop()
+    await desk.fold(log, work=True)
+    dues = await desk.dues()
+    assert sorted({event.id for event in desk.log.created()}) == sorted(due.summary_id for due in dues)
+    covered = [i for due in dues for i in due.record_ids]
+    assert covered == [f"t{n}" for n in range(len(covered))]
+    assert desk.summariser.asked[0] == desk.summariser.asked[1]  # made again, as nobody knows whether it was
+
+
+async def asked(desk: Desk, count: int) -> bool:
+    return len(desk.summariser.asked) >= count
+
+
+async def test_a_summary_that_is_erased_while_it_is_made_is_never_shown(desk: Desk) -> None:
+    log = Log()
+    tell(log, 5)
+    desk.log.held = asyncio.Event()
+    await desk.fold(log, work=True)
+    await eventually(lambda: asked(desk, 1))
+    log.erases("record", "t1")
+    await desk.fold(log, work=True)
+    desk.log.held.set()
+    await desk.all_made()
+    assert [s.summary.text for s in await desk.active(active=False)] == ["mark0 mark2"]
+
+
+@pytest.fixture
+async def rolling(open_desk: OpenDesk) -> Desk:
+    """Summaries of which each has 6 tokens; more than 20 are rolled up."""
+    return await open_desk(policy=replace(POLICY, budget_tokens=40, window_ratio=0.5))
+
+
+async def test_summaries_that_outgrow_their_share_are_rolled_up_and_stand_again_when_that_is_erased(
+    rolling: Desk,
+) -> None:
+    log = Log()
+    tell(log, 14)
+    await rolling.fold(log, work=True)
+    await rolling.all_made()
+    await eventually(lambda: levels(rolling, {2}))
+    dues = await rolling.dues()
+    (higher,) = [due for due in dues if due.level == 2]
+    lower = [due for due in dues if due.summary_id in higher.summary_ids]
+    assert [due.state for due in lower] == [ROLLED] * len(lower)
+    active = await rolling.active(scope("s"))
+    assert next(s.summary.level for s in active) == 2
+    assert not {s.summary.summary_id for s in active} & set(higher.summary_ids)
+    (event,) = [e for e in rolling.log.created() if e.data.level == 2]
+    assert (event.data.replaces, event.data.covers.summary_ids) == (higher.summary_ids, higher.summary_ids)
+    assert event.data.covers.record_ids == tuple(i for due in lower for i in due.record_ids)
+    removed = [e for e in rolling.log.records if isinstance(e, RecordsRemovedEvent)]
+    assert [(e.data.ids, e.data.scope) for e in removed] == [(higher.summary_ids, "recall")]
+    shown = await contents(rolling.history, scope("s"))
+    log.erases("record", lower[0].record_ids[1])
+    await rolling.fold(log)
+    again = await rolling.dues()
+    assert not [due for due in again if due.level == 2]
+    assert [due.state for due in again if due.summary_id in higher.summary_ids] == [ACTIVE] * (len(lower) - 1)
+    assert {s.summary.level for s in await rolling.active(scope("s"))} == {1}
+    back = await contents(rolling.history, scope("s"))
+    assert [text.split()[0] for text in back] == [
+        *(f"mark{i[1:]}" for i in lower[0].record_ids if i != lower[0].record_ids[1]),
+        *(text.split()[0] for text in shown),
+    ]
+
+
+async def levels(desk: Desk, wanted: set[int]) -> bool:
+    made = {due.level for due in await desk.dues() if due.state}
+    return wanted <= made and all(due.state for due in await desk.dues())
+
+
+async def test_a_higher_level_waits_until_the_history_has_all_that_it_is_made_from(rolling: Desk) -> None:
+    log = Log()
+    tell(log, 14)
+    apply, lost = rolling.history.apply, []
+
+    async def late(run: Run) -> None:
+        """The history is behind: summaries come to it later."""
+        lost.append(run) if run.topic == "memory.summaries" else await apply(run)
+
+    rolling.history.apply = late  # type: ignore[method-assign]
+    await rolling.fold(log, work=True)
+
+    async def waits() -> bool:
+        return any(due.level == 2 and due.attempts for due in await rolling.dues())
+
+    await eventually(waits)
+    assert not [event for event in rolling.log.created() if event.data.level == 2]
+    rolling.history.apply = apply  # type: ignore[method-assign]
+    for run in lost:
+        await apply(run)
+    rolling.now[0] += 10
+    await eventually(lambda: levels(rolling, {2}))
+    (event,) = [e for e in rolling.log.created() if e.data.level == 2]
+    (higher,) = [due for due in await rolling.dues() if due.level == 2]
+    assert rolling.summariser.asked.count(list(higher.summary_ids)) == 1
+    assert event.data.covers.summary_ids == higher.summary_ids
