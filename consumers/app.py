@@ -21,7 +21,7 @@ from engramlog.consumers.probes import Probes
 from engramlog.consumers.security import faststream_security
 from engramlog.consumers.wire import Delivers, Wiring
 from engramlog.engine.adopting import adopt
-from engramlog.engine.client import header_keys
+from engramlog.engine.client import header_keys, stops
 from engramlog.engine.client.admin import inspect_topics
 from engramlog.engine.client.ends import LogEnds
 from engramlog.engine.client.rights import Wanted, require_rights
@@ -317,6 +317,7 @@ def rights_of(settings: Settings, names: Sequence[str], generations: Collection[
 
 def _broker(settings: Settings, client_id: str, metrics: Metrics) -> KafkaBroker:
     header_keys.tolerate()
+    stops.tolerate()
     kafka = settings.kafka(client_id=f"engramlog.{client_id}")
     Complaints(kafka.security, client_id).install()
     return KafkaBroker(

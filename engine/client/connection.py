@@ -12,7 +12,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from engramlog.engine.client import header_keys
+from engramlog.engine.client import header_keys, stops
 from engramlog.engine.client.refusals import refusal
 from engramlog.engine.client.security import PLAINTEXT, Security
 from engramlog.schemas.errors import BrokerUnavailable, ConfigurationError, TooLarge
@@ -72,6 +72,7 @@ class KafkaConfig:
     def reader(self) -> dict[str, Any]:
         """Arguments of a consumer without a group, which keeps its own positions."""
         header_keys.tolerate()
+        stops.tolerate()
         return {
             **self.common(),
             "group_id": None,
