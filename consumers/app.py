@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
@@ -160,11 +160,16 @@ class Consumers:
         for one in running:
             await one.delivery.stop()
         # All at once: leaving a group that is just being balanced takes until that is over.
-        await asyncio.gather(*(subscriber.stop() for one in running for subscriber in one.wiring.subscribers))
+        stopped = await asyncio.gather(
+            *(subscriber.stop() for one in running for subscriber in one.wiring.subscribers), return_exceptions=True
+        )
         for stop in (stop for one in running for stop in one.wiring.stops):
             await stop()
         for name in names:  # only now: who is interrupted meanwhile is stopped once more
             self._running.pop(name, None)
+        for error in stopped:
+            if error is not None:
+                raise error
 
     async def _follow(self) -> None:
         """Go over to whichever versions of the projections are active, as soon as they are."""
@@ -233,14 +238,15 @@ class Consumers:
             self._following.cancel()
             with suppress(asyncio.CancelledError):
                 await self._following
-        await self._end([*self._running])
-        if self._broker is not None:
-            await self._broker.stop()
-        await self.health.stop()
-        if self._backends is not None:
-            await self._backends.close()
-        if self._history is not None:
-            await self._history.stop()
+        async with AsyncExitStack() as rest:  # whatever cannot be stopped: the rest is
+            if self._history is not None:
+                rest.push_async_callback(self._history.stop)
+            if self._backends is not None:
+                rest.push_async_callback(self._backends.close)
+            rest.push_async_callback(self.health.stop)
+            if self._broker is not None:
+                rest.push_async_callback(self._broker.stop)
+            await self._end([*self._running])
 
 
 def _numbers(active: Mapping[Projected, Version]) -> dict[Projected, int]:

@@ -7,6 +7,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaConnectionError
 
+from engramlog.consumers.app import Consumers
 from tests.brokers import Rig
 
 pytestmark = pytest.mark.kafka
@@ -47,3 +48,23 @@ async def test_a_reader_is_stopped_before_it_did_anything(rig: Rig) -> None:
     consumer = AIOKafkaConsumer(**rig.config.reader())
     await consumer.start()
     await consumer.stop()
+
+
+async def test_what_cannot_be_stopped_keeps_nothing_else_running(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = asyncio.all_tasks()
+    consumers = await Consumers(rig.settings, ["store", "answer"]).__aenter__()
+    subscription = next(s for s in consumers.health._subscriptions if s.consumer == "store")
+    consumer = subscription.subscriber.consumer
+    assert consumer is not None
+    stop = consumer.stop
+
+    async def fails() -> None:
+        monkeypatch.undo()
+        await stop()
+        raise KafkaConnectionError("gone")
+
+    monkeypatch.setattr(consumer, "stop", fails)
+    with pytest.raises(KafkaConnectionError, match="gone"):
+        await consumers.__aexit__(None, None, None)
+    await asyncio.sleep(0)
+    assert [task for task in asyncio.all_tasks() - before if not task.done()] == []
