@@ -123,11 +123,6 @@ def _is_elliptic(text: str) -> bool:
     return text.rstrip().endswith("?") and 0 < len(words) <= _SHORT_WORDS and all(word in _STOP for word in words)
 
 
-def leans(text: str) -> bool:
-    """Whether a question has words that only the turns before it explain."""
-    return 0 < len(text) <= MAX_QUESTION_CHARS and (_is_elliptic(text) or bool(_needs(text)))
-
-
 def _subjects(turn: str) -> Found:
     """What a turn is about: its places and the words that carry something."""
     turn = tail(turn)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from engramlog.engine.history.database import Database
 from engramlog.engine.history.tables import AnyRow, tables_of
@@ -69,11 +69,6 @@ class Generations:
             return _generation(connection.execute(query).one())
 
         return await self._database.write(write)
-
-    async def next_number(self) -> int:
-        """The number of the next one."""
-        query = select(func.max(self._table.c.number))
-        return 1 + int(await self._database.read(lambda connection: connection.execute(query).scalar()) or 0)
 
 
 def _generation(row: AnyRow) -> Generation:

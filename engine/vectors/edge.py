@@ -222,12 +222,6 @@ def _new_points(points: Sequence[models.PointStruct], sequences: Sequence[int], 
     ]
 
 
-def _new(upsert: Upsert, spec: CollectionSpec) -> NewPoint:
-    """One of them."""
-    (point,) = _new_points([upsert.point], [upsert.sequence], spec)
-    return point
-
-
 def _asked(request: models.QueryRequest) -> Asked:
     query: Any = request.query
     if isinstance(query, models.NearestQuery):

@@ -182,16 +182,6 @@ def leaving(event: RecallChangedEvent, *, partition: int) -> models.Filter:
     return models.Filter(must=must)
 
 
-def at_places(where: models.Filter, places: Iterable[tuple[str, Collection[int]]]) -> models.Filter:
-    """Of what a filter finds the points at turns of sessions."""
-    should: list[models.Condition] = [
-        models.Filter(must=[equals("session", session), among("turn", sorted(turns))])
-        for session, turns in places
-        if turns
-    ]
-    return models.Filter(must=[*conditions(where), models.Filter(should=should)], must_not=where.must_not)
-
-
 def with_ids(where: models.Filter, ids: Iterable[str]) -> models.Filter:
     """Of what a filter finds the points with these ids."""
     return models.Filter(must=[*conditions(where), models.HasIdCondition(has_id=list(ids))], must_not=where.must_not)

@@ -180,33 +180,6 @@ class Vectors:
                 scores[i].update({str(point.id): point.score for point in answer})
         return _scored(found, arms, scores)
 
-    async def around(
-        self,
-        where: models.Filter,
-        places: Mapping[str, Collection[int]],
-        *,
-        dense: Matrix | None,
-        words: Mapping[str, float] | None,
-    ) -> list[Candidate]:
-        """The points at turns of sessions, each with both scores, whatever they are; in no order.
-
-        Args:
-            where: Which points.
-            places: Turns by session.
-            dense: As in :meth:`search`.
-            words: As in :meth:`search`.
-        """
-        count = sum(len(turns) for turns in places.values())
-        if not count:
-            return []
-        arms = _arms(dense, words)
-        there = selecting.at_places(where, places.items())
-        limit = 2 * count + _PAGE  # a turn is one record's; should copies of several partitions share it, they come too
-        everything = models.QueryRequest(filter=there, limit=limit, with_payload=True)
-        points, *answers = await self._engine.query([everything, *(_request(arm, there, limit=limit) for arm in arms)])
-        scores = [{str(point.id): point.score for point in answer} for answer in answers]
-        return _scored({str(point.id): point for point in points}, arms, scores)
-
     async def frequencies(self, tenant: str, terms: Collection[str]) -> Frequencies:
         """How many records a tenant has, and how many of them hold each term."""
         wanted = list(dict.fromkeys(terms))

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from qdrant_client import models
 
+from engramlog.engine.vectors.candidates import candidate_of
 from engramlog.engine.vectors.points import point_id
 from engramlog.engine.vectors.selecting import Cleared, selection
 from engramlog.engine.vectors.vectors import Candidate, Dropped, Unhinted, Vectors
@@ -66,11 +68,11 @@ async def filled(vectors: Vectors) -> tuple[Vectors, Model]:
 async def found(
     vectors: Vectors, scope: Scope = BOT, wanted: RecallFilter = EVERYTHING, **kwargs: Any
 ) -> dict[str, Candidate]:
-    """Whatever a request sees, by way of all places."""
+    """Whatever a request sees."""
     where = selection(scope, wanted, now=kwargs.pop("now", START), metadata_keys=KEYS, **kwargs)
-    sessions = ("", "s1", "s2", '会话/:|"()-')
-    candidates = await vectors.around(where, {s: range(40) for s in sessions}, dense=QUESTION, words=WORDS)
-    assert len({c.record_id for c in candidates}) == len(candidates)
+    (points,) = await vectors._engine.query([models.QueryRequest(filter=where, limit=500, with_payload=True)])
+    candidates = [candidate_of(point.payload or {}, dense=None, words=0.0) for point in points]
+    assert len({c.record_id for c in candidates}) == len(candidates) < 500
     return {c.record_id: c for c in candidates}
 
 
@@ -186,22 +188,6 @@ async def test_a_search_by_words_alone_or_by_meaning_alone_leaves_the_other_scor
     assert {c.words for c in by_meaning} == {0.0}
     assert await vectors.search(where, dense=None, words=None, limit=5) == []
     assert await vectors.search(where, dense=None, words={"nowhere": 1.0}, limit=5) == []
-
-
-async def test_places_come_with_both_scores_whatever_they_are(filled: tuple[Vectors, Model]) -> None:
-    vectors, model = filled
-    seen = model.seen(BOT, EVERYTHING, now=START)
-    where = selection(BOT, EVERYTHING, now=START, metadata_keys=KEYS)
-    places = {"s1": range(3, 15), "s2": range(7, 20), "gone": [1], '会话/:|"()-': [1, 2]}
-    candidates = await vectors.around(where, places, dense=QUESTION, words=WORDS)
-    expected = {k for k, e in seen.items() if e.data.turn in places.get(e.sessionid or "", ())}
-    assert {c.record_id for c in candidates} == expected
-    assert any(c.dense is None for c in candidates)
-    assert any(c.words == 0.0 for c in candidates)
-    for c in candidates:
-        assert near(c.dense, cosine(seen[c.record_id], QUESTION))
-        assert near(c.words, bm25(seen[c.record_id], WORDS))
-    assert await vectors.around(where, {"s1": []}, dense=QUESTION, words=WORDS) == []
 
 
 async def test_a_candidate_tells_what_was_derived(vectors: Vectors) -> None:
@@ -390,9 +376,11 @@ async def test_a_vector_of_another_model_or_dimension_is_refused_with_both_numbe
 async def test_a_vector_without_direction_is_none(vectors: Vectors) -> None:
     zero, half = np.zeros((1, 8)), np.vstack([np.zeros(8), direction(3)[0] * 40])
     await vectors.apply(written(derived("a", embedding=embedded(zero)), derived("b", embedding=embedded(half))))
-    everything = await found(vectors)
-    assert everything["a"].dense is None
-    assert near(everything["b"].dense, float(direction(3)[0] @ QUESTION))
+    assert (await found(vectors)).keys() == {"a", "b"}
+    where = selection(BOT, EVERYTHING, now=START, metadata_keys=KEYS)
+    (only,) = await vectors.search(where, dense=QUESTION, words={}, limit=5)
+    assert only.record_id == "b"
+    assert near(only.dense, float(direction(3)[0] @ QUESTION))
 
 
 async def test_the_digest_depends_on_what_is_there_and_not_on_how_it_came(vectors: Vectors, tmp_path: Path) -> None:

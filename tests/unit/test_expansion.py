@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engramlog.engine.expansion import MAX_ADDED_CHARS, expanded, leans, with_referents
+from engramlog.engine.expansion import MAX_ADDED_CHARS, expanded, with_referents
 from engramlog.engine.expansion_llm import LlmExpansion, Referents
 from engramlog.schemas.errors import ConfigurationError, ModelRefused, ModelUnavailable
 from engramlog.schemas.records import MemoryRecord, Role
@@ -119,7 +119,6 @@ def test_what_is_left_out_comes_from_the_last_question(turns: list[str], questio
 def test_a_question_that_stands_alone_is_unchanged(question: str) -> None:
     turns = talk("I met Ben in Oslo and bought a lamp.", "我姐在上海买了一台电视。")
     assert expanded(question, turns) == question
-    assert not leans(question)
 
 
 def test_another_place_replaces_the_one_of_the_last_question() -> None:
