@@ -31,7 +31,7 @@ lint: $(VENV)/.dev ## ruff: rules and format
 types: $(VENV)/.dev ## mypy, strict
 	@mkdir -p .links/engramlog
 	@for part in $(PARTS); do ln -sfn ../../$$part .links/engramlog/$$part; done
-	MYPYPATH=.links $(BIN)/mypy --namespace-packages --explicit-package-bases -p engramlog
+	MYPYPATH=.links:. $(BIN)/mypy --namespace-packages --explicit-package-bases -p engramlog -p bench
 
 imports: $(VENV)/.dev ## who may import whom
 	$(BIN)/lint-imports --no-logo

@@ -9,7 +9,7 @@ import statistics
 import sys
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -126,7 +126,7 @@ def median(values: Sequence[float]) -> float:
 
 def run(
     description: str,
-    measure: Callable[[argparse.Namespace], Awaitable[dict[str, Any]]],
+    measure: Callable[[argparse.Namespace], Coroutine[Any, Any, dict[str, Any]]],
     *,
     arguments: Callable[[argparse.ArgumentParser], None] = lambda _parser: None,
 ) -> None:

@@ -31,8 +31,7 @@ from engramlog.engine.retrieve import Retrieval
 from engramlog.engine.settings import Settings
 from engramlog.engine.terms import term_counts
 from engramlog.engine.vectors import translate
-from engramlog.engine.vectors.edge import EdgeEngine
-from engramlog.engine.vectors.edge import _new as as_new_point
+from engramlog.engine.vectors.edge import EdgeEngine, new_points
 from engramlog.engine.vectors.points import FLOATS, INTEGERS, KEYWORDS, TIMES, upsert_of
 from engramlog.engine.vectors.vectors import Vectors
 from engramlog.schemas.codec import derived_codec, records_codec
@@ -187,7 +186,8 @@ def derived(count: int, vectors: Matrix, *, seed: int) -> list[RecordDerived]:
 def random_vectors(count: int, dimension: int, *, seed: int) -> Matrix:
     """Unit vectors."""
     rows = np.random.default_rng(seed).standard_normal((count, dimension)).astype("<f4")
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    found: Matrix = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return found
 
 
 def bare_shard(directory: Path, dimension: int) -> Any:
@@ -211,7 +211,7 @@ def bare_upserts(events: Sequence[RecordDerived], dimension: int, directory: Pat
     spec = CollectionSpec("bare", "random", dimension)
     shard = bare_shard(directory, dimension)
     upserts = [upsert_of(event, sequence=i, partition=0, metadata_keys=()) for i, event in enumerate(events)]
-    points = [translate.point_of(as_new_point(upsert, spec)) for upsert in upserts]
+    points = [translate.point_of(p) for p in new_points(upserts, spec)]
     began = time.perf_counter()
     for i in range(0, len(points), BATCH):
         shard.update(qdrant_edge.UpdateOperation.upsert_points(points[i : i + BATCH]))
@@ -316,12 +316,11 @@ async def measure(args: argparse.Namespace) -> dict[str, Any]:
     await embedder.start()
     rows: list[dict[str, Any]] = []
     try:
-        for what in (
-            lambda place: measure_derive(embedder, args.texts, place),
-            lambda place: measure_index(args.points, embedder.dimension, place),
-        ):
-            with tempfile.TemporaryDirectory(prefix="engramlog-bench-") as name:
-                rows.append(await what(Path(name)) | {"p50 ms": "", "p99 ms": ""})
+        no_times = {"p50 ms": "", "p99 ms": ""}
+        with tempfile.TemporaryDirectory(prefix="engramlog-bench-") as name:
+            rows.append(await measure_derive(embedder, args.texts, Path(name)) | no_times)
+        with tempfile.TemporaryDirectory(prefix="engramlog-bench-") as name:
+            rows.append(await measure_index(args.points, embedder.dimension, Path(name)) | no_times)
         for size in args.sizes:
             with tempfile.TemporaryDirectory(prefix="engramlog-bench-") as name:
                 blank = {"what": "", "rate/s": "", "limit/s": "", "share": ""}

@@ -41,7 +41,7 @@ from engramlog.engine.ports import CollectionSpec
 from engramlog.engine.replay.opening import Building, Workshop, workshop
 from engramlog.engine.terms import term_counts
 from engramlog.engine.vectors import translate
-from engramlog.engine.vectors.edge import _new as as_new_point
+from engramlog.engine.vectors.edge import new_points
 from engramlog.engine.vectors.points import upsert_of
 from engramlog.schemas.codec import derived_codec, records_codec
 from engramlog.schemas.derived import Derived, RecordDerived, Vectors, Watermark, WatermarkPassed
@@ -199,8 +199,8 @@ def _write(db: sqlite3.Connection, entries: Sequence[Any]) -> None:
         event, key = entry.event, entry.key
         address = (key.tenant, key.agent, key.record_id)
         if isinstance(event, RecordWritten):
-            where = (event.sessionid or "", event.userid or "", entry.offset, entry.recorded_ms)
-            records.append((*address, *where, microseconds(event.data.timestamp), entry.value))
+            times = (entry.recorded_ms, microseconds(event.data.timestamp))
+            records.append((*address, event.sessionid or "", event.userid or "", entry.offset, *times, entry.value))
         elif isinstance(event, RecordDerived):
             data = event.data
             where = (event.sessionid or "", event.userid or "", 0, data.offset, entry.offset)
@@ -237,7 +237,7 @@ async def vectors_limit(log: Log, directory: Path, *, write: bool) -> float:
                 if isinstance(entry.event, RecordDerived)
             ]
             for i in range(0, len(upserts), RAW_BATCH):
-                points = [translate.point_of(as_new_point(upsert, spec)) for upsert in upserts[i : i + RAW_BATCH]]
+                points = [translate.point_of(point) for point in new_points(upserts[i : i + RAW_BATCH], spec)]
                 shard.update(qdrant_edge.UpdateOperation.upsert_points(points))
     if shard is not None:
         shard.flush()

@@ -28,8 +28,7 @@ from bench.common import median, run
 from bench.meaning import bare_shard, derived, random_vectors
 from engramlog.engine.ports import CollectionSpec
 from engramlog.engine.vectors import translate
-from engramlog.engine.vectors.edge import EdgeEngine
-from engramlog.engine.vectors.edge import _new as as_new_point
+from engramlog.engine.vectors.edge import EdgeEngine, new_points
 from engramlog.engine.vectors.points import upsert_of
 from engramlog.engine.vectors.vectors import Vectors, Written
 from engramlog.schemas.codec import derived_codec
@@ -77,7 +76,7 @@ def _points(values: Sequence[bytes], dimension: int, begin: int) -> list[Any]:
     codec, spec = derived_codec(), CollectionSpec("bare", MODEL, dimension)
     events = [codec.decode(value) for value in values]
     upserts = [upsert_of(event, sequence=begin + n, partition=0) for n, event in enumerate(events)]
-    return [translate.point_of(as_new_point(upsert, spec)) for upsert in upserts]
+    return [translate.point_of(p) for p in new_points(upserts, spec)]
 
 
 async def ours(values: Sequence[bytes], dimension: int, directory: Path, *, how: str) -> tuple[float, str]:

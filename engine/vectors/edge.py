@@ -157,7 +157,7 @@ class EdgeEngine:
         """See :class:`~engramlog.engine.ports.VectorEngine`."""
         child, spec = await self._loaded(), self.spec
         assert spec is not None
-        new = _new_points([u.point for u in upserts], [u.sequence for u in upserts], spec)
+        new = new_points(upserts, spec)
         await child.call("upsert", new)
 
     async def load(self, points: Sequence[models.PointStruct]) -> None:
@@ -166,7 +166,7 @@ class EdgeEngine:
         assert spec is not None
         assert loading is not None
         if points:
-            await loading.give(child, _new_points(points, [0] * len(points), spec))
+            await loading.give(child, new_points([Upsert(point, 0) for point in points], spec))
 
     async def set_payload(self, payload: Mapping[str, Any], where: models.Filter) -> None:
         """See :class:`~engramlog.engine.ports.VectorEngine`."""
@@ -207,18 +207,18 @@ def plain(where: models.Filter | None) -> dict[str, Any] | None:
     return None if where is None else where.model_dump(exclude_none=True, by_alias=True)
 
 
-def _new_points(points: Sequence[models.PointStruct], sequences: Sequence[int], spec: CollectionSpec) -> list[NewPoint]:
-    """The points as they go to the child."""
+def new_points(upserts: Sequence[Upsert], spec: CollectionSpec) -> list[NewPoint]:
+    """Points as they go to the child."""
     return [
         NewPoint(
-            id=str(point.id),
-            sequence=sequence,
-            payload=point.payload or {},
+            id=str(upsert.point.id),
+            sequence=upsert.sequence,
+            payload=upsert.point.payload or {},
             dense=None if rows is None else rows.astype("<f4", copy=False).tobytes(),
             rows=0 if rows is None else len(rows),
-            sparse=sparse_of(point),
+            sparse=sparse_of(upsert.point),
         )
-        for point, sequence, rows in zip(points, sequences, dense_of(points, spec), strict=True)
+        for upsert, rows in zip(upserts, dense_of([upsert.point for upsert in upserts], spec), strict=True)
     ]
 
 
