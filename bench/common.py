@@ -9,7 +9,7 @@ import statistics
 import sys
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
