@@ -35,9 +35,10 @@ class LoopThread:
             RuntimeError: An event loop runs in this thread, or the client is closed.
         """
         refuse_in_a_loop()
-        with self._guard:
-            future = self._submit(call)
+        future: Future[T] = Future()
         try:
+            with self._guard:
+                _begin(self._running(), call, future)
             return future.result()
         except CancelledError:
             raise RuntimeError("the client was closed while this call waited") from None
@@ -58,18 +59,16 @@ class LoopThread:
             self._closed = True
             loop = None if self._started is None else self._started.result()
             thread = self._thread
-            ended = None if loop is None else asyncio.run_coroutine_threadsafe(last(), loop)
-        if loop is None or thread is None or ended is None:
+            ended: Future[None] = Future()
+            if loop is not None:
+                _begin(loop, last, ended)
+        if loop is None or thread is None:
             return
         try:
             ended.result()
         finally:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
-
-    def _submit(self, call: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
-        loop = self._running()  # raises, before there is a coroutine that nobody awaits
-        return asyncio.run_coroutine_threadsafe(call(), loop)
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._closed:
@@ -81,6 +80,39 @@ class LoopThread:
             self._started = started
             self._thread.start()
         return self._started.result()
+
+
+def _begin(loop: asyncio.AbstractEventLoop, call: Callable[[], Coroutine[Any, Any, T]], future: Future[T]) -> None:
+    """Have a call awaited in the loop of another thread.
+
+    The coroutine is made there: a Ctrl-C here can come between any two steps, and would leave it behind unawaited.
+    """
+
+    def begin() -> None:
+        if future.cancelled():
+            return
+        task = loop.create_task(call())
+        task.add_done_callback(lambda done: _tell(done, future))
+        future.add_done_callback(lambda given_up: _give_up(loop, task) if given_up.cancelled() else None)
+
+    loop.call_soon_threadsafe(begin)
+
+
+def _tell(task: asyncio.Task[T], future: Future[T]) -> None:
+    """Hand over what became of a call."""
+    if task.cancelled():
+        future.cancel()
+    elif not future.set_running_or_notify_cancel():
+        task.exception()  # nobody waits for it: it counts as seen
+    elif (error := task.exception()) is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(task.result())
+
+
+def _give_up(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: so is the call
+        loop.call_soon_threadsafe(task.cancel)
 
 
 def _serve(started: "Future[asyncio.AbstractEventLoop]") -> None:

@@ -3,13 +3,17 @@
 import asyncio
 import gc
 import inspect
+import linecache
+import sys
 import threading
 import warnings
+from collections.abc import Callable
+from types import FrameType
 from typing import Any, get_type_hints
 
 import pytest
 
-from engramlog.engine.client import MemoryClient, MemoryRecord, Scope
+from engramlog.engine.client import MemoryClient, MemoryRecord, Scope, loop_thread
 from engramlog.engine.client.sync import SyncMemoryClient
 from engramlog.schemas.errors import BrokerUnavailable, RequestRefused
 
@@ -95,6 +99,56 @@ def test_closing_ends_the_calls_of_other_threads(monkeypatch: pytest.MonkeyPatch
     memory.close()
     thread.join(timeout=10)
     assert ended == ["the client was closed while this call waited"]
+
+
+def test_ctrl_c_between_any_two_steps_of_a_call_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[asyncio.Task[Any] | None] = []
+
+    async def stats(*_: Any, **__: Any) -> str:
+        calls.append(asyncio.current_task())
+        await asyncio.sleep(0.001)
+        return "done"
+
+    left: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda seen: left.append(str(seen.exc_value)))
+    monkeypatch.setattr(MemoryClient, "stats", stats)
+    with SyncMemoryClient(NOBODY) as memory:
+        assert memory.stats(SCOPE) == "done"
+        steps = 0
+        while _interrupted_after(steps, lambda: memory.stats(SCOPE)):
+            assert memory.stats(SCOPE) == "done", f"not usable after an interruption at step {steps}"
+            steps += 1
+        gc.collect()
+    assert steps > 10
+    assert left == []
+    assert all(task is not None and task.done() for task in calls)
+
+
+def _interrupted_after(steps: int, call: Callable[[], Any]) -> bool:
+    """Whether a call was interrupted by a Ctrl-C that came after so many lines of the modules that make it."""
+    passed, modules = 0, {loop_thread.__file__, asyncio.tasks.__file__}
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal passed
+        if frame.f_code.co_filename not in modules:
+            return trace
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        if event == "line" and "with self" not in line:  # between a block's end and its exit Python takes no signal
+            passed += 1
+            if passed > steps:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
 
 
 def test_what_is_given_is_read_by_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
