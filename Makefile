@@ -22,7 +22,7 @@ demo: $(VENV)/.demo ## a conversation is published, read back and asked (ARGS="-
 	@$(BIN)/engramlog demo $(ARGS)
 
 test: $(VENV)/.dev ## all tests, on a real Apache Kafka and PostgreSQL that they start (ARGS="-k history")
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.dev ## ruff: rules and format
 	$(BIN)/ruff check .
