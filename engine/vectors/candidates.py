@@ -3,12 +3,33 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from engramlog.engine.ports import Matrix
 from engramlog.engine.vectors.points import DENSE
+
+PAYLOAD_KEYS: Final = (
+    "record_id",
+    "session",
+    "user",
+    "position",
+    "sequence",
+    "turn",
+    "role",
+    "speaker",
+    "layer",
+    "kind",
+    "origin",
+    "topic",
+    "importance",
+    "confidence",
+    "happened",
+    "expires",
+    "terms",
+)
+"""What a candidate needs of a point's payload."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,10 +13,10 @@ from urllib.parse import quote
 import numpy as np
 from qdrant_client import models
 
-from engramlog.engine.ports import CollectionSpec, Upsert
+from engramlog.engine.ports import CollectionSpec, FoundPoint, Upsert
 from engramlog.engine.vectors.checking import dense_of, sparse_of
 from engramlog.engine.vectors.child_process import ChildProcess
-from engramlog.engine.vectors.framing import Asked, Found, NewPoint
+from engramlog.engine.vectors.framing import Asked, NewPoint, PlainVectors
 from engramlog.engine.vectors.identity import identity_of
 from engramlog.engine.vectors.loading import Loading
 from engramlog.engine.vectors.locking import DirectoryLock
@@ -176,10 +176,13 @@ class EdgeEngine:
         """See :class:`~engramlog.engine.ports.VectorEngine`."""
         await (await self._loaded()).call("delete", (plain(where),))
 
-    async def query(self, requests: Sequence[models.QueryRequest]) -> list[list[models.ScoredPoint]]:
+    async def query(self, requests: Sequence[models.QueryRequest]) -> list[list[FoundPoint]]:
         """See :class:`~engramlog.engine.ports.VectorEngine`."""
         answers = await (await self._loaded()).call("query", ([_asked(request) for request in requests],))
-        return [[_scored(found) for found in answer] for answer in answers]
+        return [
+            [FoundPoint(key, score, payload, _vectors(vectors)) for key, score, payload, vectors in answer]
+            for answer in answers
+        ]
 
     async def count(self, where: Sequence[models.Filter]) -> list[int]:
         """See :class:`~engramlog.engine.ports.VectorEngine`. Filters of a tenant and a term cost no look."""
@@ -193,7 +196,8 @@ class EdgeEngine:
         argument = {"where": plain(where), "limit": limit, "offset": offset, "vectors": vectors}
         points, following = await (await self._loaded()).call("scroll", argument)
         records = [
-            models.Record.model_construct(id=p.id, payload=p.payload, vector=_vectors(p.vectors)) for p in points
+            models.Record.model_construct(id=key, payload=payload, vector=_vectors(vectors))
+            for key, _, payload, vectors in points
         ]
         return records, following
 
@@ -245,18 +249,13 @@ def _asked(request: models.QueryRequest) -> Asked:
     )
 
 
-def _scored(found: Found) -> models.ScoredPoint:
-    return models.ScoredPoint.model_construct(
-        id=found.id, version=0, score=found.score, payload=found.payload, vector=_vectors(found.vectors)
-    )
-
-
-def _vectors(plain_vectors: dict[str, Any] | None) -> Any:
+def _vectors(plain_vectors: PlainVectors | None) -> dict[str, Any] | None:
     if plain_vectors is None:
         return None
     found: dict[str, Any] = {}
     if DENSE in plain_vectors:
-        found[DENSE] = plain_vectors[DENSE]
+        content, rows = plain_vectors[DENSE]
+        found[DENSE] = np.frombuffer(content, dtype="<f4").reshape(rows, -1)
     if TERMS in plain_vectors:
         indices, values = plain_vectors[TERMS]
         found[TERMS] = models.SparseVector.model_construct(indices=indices, values=values)

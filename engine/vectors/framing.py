@@ -59,20 +59,14 @@ class Asked(NamedTuple):
     vectors: bool | list[str]
 
 
-class Found(NamedTuple):
-    """A point that was found.
+PlainVectors = dict[str, tuple[Any, Any]]
+"""Vectors by name: little-endian float32 and how many rows that is, or indices and values of a sparse one."""
 
-    Attributes:
-        id: Its id.
-        score: Its score; 0.0 for what was not scored.
-        payload: Its payload, if wanted.
-        vectors: Its vectors, if wanted.
-    """
+Found = tuple[str, float, dict[str, Any] | None, PlainVectors | None]
+"""A point that was found: id, score (0.0 for what was not scored), payload and vectors, if wanted.
 
-    id: str
-    score: float
-    payload: dict[str, Any] | None
-    vectors: dict[str, Any] | None
+Tuples without a class: pickle makes no call for each of them.
+"""
 
 
 @dataclass(frozen=True, slots=True)

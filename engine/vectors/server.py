@@ -10,7 +10,7 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
-from engramlog.engine.ports import CollectionSpec, Matrix, Upsert
+from engramlog.engine.ports import CollectionSpec, FoundPoint, Matrix, Upsert
 from engramlog.engine.vectors.checking import dense_of, sparse_of
 from engramlog.engine.vectors.identity import identity_of, refusal
 from engramlog.engine.vectors.points import DENSE, FLOATS, INTEGERS, KEYWORDS, TERMS, TIMES
@@ -161,12 +161,12 @@ class ServerEngine:
         async with _mapped():
             await client.delete(spec.name, points_selector=models.FilterSelector(filter=where), wait=True)
 
-    async def query(self, requests: Sequence[models.QueryRequest]) -> list[list[models.ScoredPoint]]:
+    async def query(self, requests: Sequence[models.QueryRequest]) -> list[list[FoundPoint]]:
         """See :class:`~engramlog.engine.ports.VectorEngine`."""
         client, spec = self._open()
         async with _mapped():
             answers = await client.query_batch_points(spec.name, [_plain(request) for request in requests])
-        return [answer.points for answer in answers]
+        return [[_found(point) for point in answer.points] for answer in answers]
 
     async def count(self, where: Sequence[models.Filter]) -> list[int]:
         """See :class:`~engramlog.engine.ports.VectorEngine`. One request for each filter, several at once."""
@@ -215,6 +215,11 @@ def _new_point(point: models.PointStruct, rows: Matrix | None) -> models.PointSt
     if (sparse := sparse_of(point)) is not None:
         vector[TERMS] = models.SparseVector(indices=sparse[0], values=sparse[1])
     return models.PointStruct.model_construct(id=point.id, vector=vector, payload=point.payload)
+
+
+def _found(point: models.ScoredPoint) -> FoundPoint:
+    vector: Any = point.vector
+    return FoundPoint(str(point.id), point.score, point.payload, vector)
 
 
 def _operation(point: models.PointStruct, sequence: int) -> models.UpsertOperation:

@@ -130,7 +130,7 @@ class Shard:
         """Answer queries, best first."""
         batch = edge.QueryBatchRequest([translate.request_of(one) for one in asked])
         return [
-            [Found(str(p.id), p.score, p.payload, translate.plain_vectors(p.vector)) for p in points]
+            [(str(p.id), p.score, p.payload, translate.plain_vectors(p.vector)) for p in points]
             for points in self._edge.query_batch(batch)
         ]
 
@@ -155,7 +155,7 @@ class Shard:
             offset=offset, limit=limit, filter=translate.maybe_filter_of(where), with_payload=True, with_vector=vectors
         )
         points, following = self._edge.scroll(request)
-        found = [Found(str(p.id), 0.0, p.payload, translate.plain_vectors(p.vector)) for p in points]
+        found = [(str(p.id), 0.0, p.payload, translate.plain_vectors(p.vector)) for p in points]
         return found, None if following is None else str(following)
 
     def must_flush(self) -> bool:

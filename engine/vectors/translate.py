@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 import qdrant_edge as edge
 
-from engramlog.engine.vectors.framing import Asked, NewPoint
+from engramlog.engine.vectors.framing import Asked, NewPoint, PlainVectors
 
 _RANGE = ("gt", "gte", "lt", "lte")
 
@@ -137,13 +137,14 @@ def point_of(new: NewPoint) -> edge.Point:
     return edge.Point(id=new.id, vector=vector, payload=new.payload)
 
 
-def plain_vectors(vector: Any) -> dict[str, Any] | None:
-    """The vectors of a found point: rows of floats under ``dense``, (indices, values) under ``terms``."""
+def plain_vectors(vector: Any) -> PlainVectors | None:
+    """The vectors of a found point."""
     if vector is None:
         return None
-    found: dict[str, Any] = {}
+    found: PlainVectors = {}
     if "dense" in vector:
-        found["dense"] = np.asarray(vector["dense"], dtype="<f4")
+        rows = vector["dense"]
+        found["dense"] = (np.asarray(rows, dtype="<f4").tobytes(), len(rows))
     if "terms" in vector:
         found["terms"] = (vector["terms"].indices, vector["terms"].values)
     return found

@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 from qdrant_client import models
 
-from engramlog.engine.ports import Matrix, Upsert, VectorEngine
+from engramlog.engine.ports import FoundPoint, Matrix, Upsert, VectorEngine
 from engramlog.engine.vectors import selecting
-from engramlog.engine.vectors.candidates import Candidate, candidate_of
+from engramlog.engine.vectors.candidates import PAYLOAD_KEYS, Candidate, candidate_of
 from engramlog.engine.vectors.changes import Change, Dropped, Left, Unhinted, Written
 from engramlog.engine.vectors.digest import Point, examined, hash_of, told
 from engramlog.engine.vectors.points import (
@@ -164,10 +164,10 @@ class Vectors:
             return []
         wanted: list[str] = [DENSE] if vectors else []
         answers = await self._engine.query(
-            [_request(arm, where, limit=limit, payload=True, vectors=wanted) for arm in arms]
+            [_request(arm, where, limit=limit, payload=PAYLOAD_KEYS, vectors=wanted) for arm in arms]
         )
-        found = {str(point.id): point for answer in answers for point in answer}
-        scores = [{str(point.id): point.score for point in answer} for answer in answers]
+        found = {point.id: point for answer in answers for point in answer}
+        scores = [{point.id: point.score for point in answer} for answer in answers]
         missing = [[key for key in found if key not in known] for known in scores]
         asked = [
             (i, _request(arm, selecting.with_ids(where, missing[i]), limit=len(missing[i])))
@@ -177,7 +177,7 @@ class Vectors:
         if asked:
             rest = await self._engine.query([request for _, request in asked])
             for (i, _), answer in zip(asked, rest, strict=True):
-                scores[i].update({str(point.id): point.score for point in answer})
+                scores[i].update({point.id: point.score for point in answer})
         return _scored(found, arms, scores)
 
     async def frequencies(self, tenant: str, terms: Collection[str]) -> Frequencies:
@@ -268,19 +268,21 @@ def _arms(dense: Matrix | None, words: Mapping[str, float] | None) -> list[_Arm]
 
 
 def _request(
-    arm: _Arm, where: models.Filter, *, limit: int, payload: bool = False, vectors: Sequence[str] = ()
+    arm: _Arm, where: models.Filter, *, limit: int, payload: Sequence[str] = (), vectors: Sequence[str] = ()
 ) -> models.QueryRequest:
     return models.QueryRequest.model_construct(
         query=models.NearestQuery.model_construct(nearest=arm.query),  # an array: see EdgeEngine
         using=arm.using,
         filter=where,
         limit=limit,
-        with_payload=payload,
+        with_payload=list(payload) or False,
         with_vector=list(vectors) or False,
     )
 
 
-def _scored(found: Mapping[str, Any], arms: Sequence[_Arm], scores: Sequence[Mapping[str, float]]) -> list[Candidate]:
+def _scored(
+    found: Mapping[str, FoundPoint], arms: Sequence[_Arm], scores: Sequence[Mapping[str, float]]
+) -> list[Candidate]:
     by_name = {arm.using: known for arm, known in zip(arms, scores, strict=True)}
     dense, words = by_name.get(DENSE, {}), by_name.get(TERMS, {})
     return [

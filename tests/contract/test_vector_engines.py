@@ -414,7 +414,7 @@ def test_an_idle_shard_is_flushed_then_tidied_and_says_the_same(tmp_path: Path) 
     for idle_s in (FLUSH_AFTER_S, TIDY_AFTER_S, TIDY_AFTER_S):
         shard.idle(idle_s)
         assert shard.count(everything) == [1_000]
-    ids = {found.id for page in _pages(shard) for found in page}
+    ids = {found[0] for page in _pages(shard) for found in page}
     assert ids == {point.id for point in new[2_000:]}
     for i in range(MOST_UNFLUSHED):
         shard.set_payload({"left": str(i)}, {"must": [{"key": "n", "match": {"value": 2_500}}]})
