@@ -18,7 +18,7 @@ from engramlog.consumers.app import CONSUMERS
 from engramlog.deploy.local_kafka.readiness import free_port
 from engramlog.schemas.topics import Topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 COMMAND = [sys.executable, "-m", "engramlog.engine.cli.main"]
 TALK = [

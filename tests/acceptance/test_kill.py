@@ -16,7 +16,7 @@ from engramlog.engine.settings import Settings
 from engramlog.schemas.errors import ConfigurationError, DeadlineExceeded
 from tests.processes import Command, environment
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 AGENTS = 8
 RECORDS = 20_000

@@ -32,7 +32,7 @@ from tests.brokers import Rig, eventually, rig_on
 from tests.model_server import ModelServer, model_server
 from tests.processes import Command, environment
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 MODEL, DIMENSION = "pseudo", 64
 START = datetime(2026, 3, 1, tzinfo=UTC)

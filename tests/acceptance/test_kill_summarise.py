@@ -17,7 +17,7 @@ from engramlog.schemas.summaries import SummaryCreatedEvent
 from tests.brokers import Rig, eventually, rig_on
 from tests.processes import Command, environment
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 KILLS = 20
 SESSIONS = 4

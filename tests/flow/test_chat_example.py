@@ -18,7 +18,7 @@ from tests.brokers import Rig, rig_on
 from tests.commands import command_on
 from tests.model_server import ModelServer, model_server
 
-pytestmark = [pytest.mark.kafka, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.asyncio(loop_scope="module")]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "chat.py"
 TOLD = "CAMEL was the first LLM multi-agent framework, published in 2023. 👋"

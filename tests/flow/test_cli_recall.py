@@ -17,7 +17,7 @@ from engramlog.schemas.errors import RequestRefused
 from tests.brokers import Rig, eventually
 from tests.commands import Command, command_on, lines
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_turn.py"
 TALK: list[dict[str, Any]] = [

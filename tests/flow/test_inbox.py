@@ -16,7 +16,7 @@ from engramlog.schemas.envelope import HistoryClearedEvent, RecordWritten
 from engramlog.schemas.records import HistoryCleared
 from tests.brokers import Rig, eventually
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.kafka
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EVERYTHING = ("admit", "store", "answer")
 

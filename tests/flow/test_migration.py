@@ -23,7 +23,7 @@ from engramlog.schemas.topics import Topics
 from tests.brokers import Rig
 from tests.commands import command_on, lines
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 AGENTS, SESSIONS, USERS = 12, ("s1", "s2"), (None, "ada", "bob")
 

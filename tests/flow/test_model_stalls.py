@@ -17,7 +17,7 @@ from engramlog.schemas.errors import ConfigurationError
 from tests.brokers import Rig, eventually, rig_on
 from tests.model_server import ModelServer, model_server
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.kafka
 
 T = TypeVar("T")
 EVERYTHING = ("store", "derive", "index", "answer")

@@ -18,7 +18,7 @@ from engramlog.schemas.records import Embedding
 from tests.brokers import Rig, rig_on
 from tests.model_server import model_server
 
-pytestmark = [pytest.mark.kafka, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kafka, pytest.mark.asyncio(loop_scope="module")]
 
 ODD = 'a/b:|"()-'
 TENANTS = ("acme", "acme-corp")

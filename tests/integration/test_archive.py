@@ -23,7 +23,7 @@ from tests.processes import Command, environment
 
 __all__ = ["other"]
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 
 def text_of(path: Path) -> list[bytes]:

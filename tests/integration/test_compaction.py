@@ -14,7 +14,7 @@ from engramlog.engine.history import History
 from engramlog.schemas.keys import partition_for, record_key
 from tests.brokers import Rig, rig_on
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.kafka
 FORCED = {
     "cleanup.policy": "compact",
     "message.timestamp.type": "LogAppendTime",

@@ -14,7 +14,7 @@ from engramlog.schemas.keys import partition_for
 from tests.brokers import eventually, rig_on
 from tests.processes import Command, environment
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 AWAY_S = 60
 """For how long the broker is away: longer than the session timeouts, and than any single retry."""

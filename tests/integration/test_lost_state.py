@@ -21,7 +21,7 @@ from engramlog.schemas.codec import derived_codec
 from engramlog.schemas.derived import RecordDerived
 from tests.brokers import Rig, eventually, rig_on
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 EVERYTHING = ("store", "summarise", "derive", "index", "answer")
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)

@@ -15,7 +15,7 @@ from tests.model_server import ModelServer
 
 __all__ = ["model"]
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kafka
 
 
 async def test_memory_as_it_was_is_asked_by_name(kafka: str, tmp_path: Path, model: ModelServer) -> None:

@@ -16,7 +16,7 @@ from tests.brokers import Rig, rig_on
 from tests.model_server import ModelServer, model_server
 from tests.processes import Command, environment
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kafka
 
 EVERYTHING = ("store", "derive", "index", "answer")
 LLM = "llm.v1:pseudo"

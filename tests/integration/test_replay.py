@@ -27,7 +27,7 @@ from engramlog.schemas.keys import partition_for, record_key
 from tests.brokers import Rig, eventually, rig_on
 from tests.commands import command_on, lines
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kafka
 EVERYTHING = ("store", "derive", "index", "answer")
 AGENTS = ("helper", 'a/b:|"()-', "客服👋")
 

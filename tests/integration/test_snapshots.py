@@ -16,7 +16,7 @@ from engramlog.engine.settings import Settings
 from engramlog.schemas.errors import ConfigurationError
 from tests.brokers import Rig, rig_on
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kafka
 EVERYTHING = ("store", "derive", "index", "answer")
 SAID = ("My cat is called Miso. 👋", "我的猫叫味噌,今年三岁。", "The deploy key lives in the vault.", "Lunch was fine.")
 

@@ -16,7 +16,7 @@ from tests.model_server import ModelServer
 
 __all__ = ["model"]
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 READERS, WRITERS = 50, 10
 BEFORE = 600
 """Records that lie in the log before anybody reads."""

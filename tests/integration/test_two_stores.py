@@ -14,7 +14,7 @@ from engramlog.schemas.topics import Topics
 from tests.brokers import Rig, eventually, rig_on
 from tests.processes import Command, environment
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 AGENTS = 8
 ROUNDS = 40
 BURST = 20

@@ -19,7 +19,7 @@ from engramlog.engine.vectors import selecting
 from tests.brokers import Rig, eventually, rig_on
 from tests.commands import command_on, lines
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.kafka
 EVERYTHING = ("store", "derive", "index", "answer")
 TENANTS = ("acme", "acme-corp")
 AGENT = 'a/b:|"()-客服👋'
