@@ -146,7 +146,7 @@ async def test_a_model_that_never_answers_is_unavailable_by_the_deadline(
     server.chat = GOOD
     server.stall_s = 60
     slow = summariser_by_name("llm", endpoints=endpoints, model="m", timeout_s=0.3)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         with pytest.raises(ModelUnavailable):
             await ask(slow, *CHINESE)
     server.resume()
