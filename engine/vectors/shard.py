@@ -128,10 +128,10 @@ class Shard:
 
     def query(self, asked: Sequence[Asked]) -> list[list[Found]]:
         """Answer queries, best first."""
-        batch = edge.QueryBatchRequest([translate.request_of(one) for one in asked])
+        answers = self._edge.query_batch(edge.QueryBatchRequest([translate.request_of(one) for one in asked]))
         return [
-            [(str(p.id), p.score, p.payload, translate.plain_vectors(p.vector)) for p in points]
-            for points in self._edge.query_batch(batch)
+            [_found(point, vectors=bool(one.vectors)) for point in points]
+            for one, points in zip(asked, answers, strict=True)
         ]
 
     def count(self, filters: Sequence[dict[str, Any]]) -> list[int]:
@@ -185,6 +185,10 @@ class Shard:
             self._edge.close()
         finally:
             self._lock.release()
+
+
+def _found(point: edge.ScoredPoint, *, vectors: bool) -> Found:
+    return str(point.id), point.score, point.payload, translate.plain_vectors(point.vector) if vectors else None
 
 
 def _sequence(payload: dict[str, Any] | None) -> int | None:
