@@ -247,18 +247,23 @@ class Versions:
                 c = self._tables.checkpoints
                 held = select(c.c.next).where(c.c.projection == before.checkpoints).with_for_update()
                 connection.execute(held).all()
-            ours = next_offsets(connection, replace(self._tables, projection=version.checkpoints))
-            theirs = next_offsets(connection, replace(self._tables, projection=before.checkpoints))
+            ours, theirs = self._offsets(connection, version), self._offsets(connection, before)
             if version.generation != before.generation:  # their derivations lie in topics of their own
                 theirs = {place: end for place, end in theirs.items() if place in ours}
+            compared = [(ours, theirs)]
             if version.projection == VECTORS or version.generation != before.generation:
-                # What readers count on: up to which record the derivations are there.
-                ours |= next_offsets(connection, replace(self._tables, projection=f"{version.checkpoints}_seen"))
-                theirs |= next_offsets(connection, replace(self._tables, projection=f"{before.checkpoints}_seen"))
-            for place, following in theirs.items():
-                if following > ours.get(place, 0):
-                    missing[place] = following - ours.get(place, 0)
+                # What readers count on, too: up to which record the derivations are there; by places of records.
+                compared.append(
+                    (self._offsets(connection, version, "_seen"), self._offsets(connection, before, "_seen"))
+                )
+            for has, needs in compared:
+                for place, following in needs.items():
+                    if following > has.get(place, 0):
+                        missing[place] = max(missing.get(place, 0), following - has.get(place, 0))
         return missing
+
+    def _offsets(self, connection: Connection, version: Version, kind: str = "") -> dict[Place, int]:
+        return next_offsets(connection, replace(self._tables, projection=f"{version.checkpoints}{kind}"))
 
 
 def own_tables(tables: Tables, number: int) -> list[str]:

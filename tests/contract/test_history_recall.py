@@ -10,6 +10,7 @@ from engramlog.engine.history import History
 from engramlog.engine.history.deriving import Forgotten, SessionFold
 from engramlog.engine.history.generations import Generation
 from engramlog.engine.history.recalling import Epoch
+from engramlog.engine.history.versions import HISTORY
 from engramlog.engine.log import Entry, Run
 from engramlog.schemas.codec import derived_codec
 from engramlog.schemas.derived import (
@@ -53,16 +54,16 @@ def derived(
     )
 
 
-async def derive(history: History, events: Sequence[Any], *, first: int = 0) -> None:
+async def derive(history: History, events: Sequence[Any], *, first: int = 0, topic: str = DERIVED) -> None:
     """Bring the derived topic up: events, or keys of tombstones."""
-    await history.open_partition(DERIVED, 0, cluster_id="c", topic_id="t", end_offset=10**6)
+    await history.open_partition(topic, 0, cluster_id="c", topic_id="t", end_offset=10**6)
     entries = []
     for n, event in enumerate(events, start=first):
         tombstone = isinstance(event, bytes)
         key = parse_key(event if tombstone else event.key())
         value = b"" if tombstone else derived_codec().encode(event)
         entries.append(Entry(n, START_MS, key, None if tombstone else event, value))
-    await history.apply(Run(DERIVED, 0, first, first + len(entries), tuple(entries)))
+    await history.apply(Run(topic, 0, first, first + len(entries), tuple(entries)))
 
 
 async def topics(history: History, of: Scope, limit: int = 100) -> dict[str, int]:
@@ -225,6 +226,31 @@ async def test_derivations_may_come_before_their_records_and_after_their_erasure
     await given(history, log)
     assert await topics(history, scope()) == {"tea": 1}
     assert await history.derived_offsets() == {("memory.records", 0): 3}
+
+
+async def test_a_new_generation_takes_over_once_its_records_and_its_derivations_have_come_as_far(
+    history: History,
+) -> None:
+    """What lies in both is compared: a version with all the derivations may lack the newest records."""
+    log = Log()
+    log.says("a", id="r")
+    two = history.of(await history.versions.begin(HISTORY, generation=2))
+    await two.prepare()
+    await given(two, log)
+    log.says("b")
+    log.says("c")
+    await given(history, log)
+    mark = WatermarkPassed(id="w", source="test", time=START, data=Watermark(partition=0, next=1))
+    await derive(history, [derived("r", "tea", at=0), mark])
+    place = ("memory.records", 0)
+    wanted = [v for v in await history.versions.all() if (v.projection, v.generation) == (HISTORY, 2)]
+    assert await history.versions.switch(wanted) == {place: 2}
+    await derive(two, [derived("r", "tea", at=0), mark], topic="memory.derived.g2")
+    assert await history.versions.behind(wanted) == {place: 2}
+    assert await history.versions.switch(wanted) == {place: 2}, "the derivations are there, the records are not"
+    await given(two, log)
+    assert await history.versions.switch(wanted) == {}
+    assert (await history.versions.active())[HISTORY].generation == 2
 
 
 async def test_a_generation_is_entered_once(history: History) -> None:
