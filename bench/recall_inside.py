@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from engramlog.engine import texts
 from engramlog.engine.derivers.rules import understand
 from engramlog.engine.embedding import embed
 from engramlog.engine.history.standpoint import HERE, Standpoint
-from engramlog.engine.history.view import View
 from engramlog.engine.ports import CollectionSpec, Embedder, Matrix
 from engramlog.engine.scoring import rarity
 from engramlog.engine.terms import term_counts, terms
@@ -92,21 +92,15 @@ class Everything:
         """The present: nobody asks for the past."""
         return HERE
 
-    async def cleared(self, _scope: Scope, *, view: View) -> tuple[()]:  # noqa: ARG002 - named by the port
+    async def cleared(self, *_: Any, **__: Any) -> tuple[()]:
         """Nothing."""
         return ()
 
-    async def recallable(
-        self,
-        scope: Scope,
-        record_ids: Sequence[str],
-        *,
-        view: View,  # noqa: ARG002 - named by the port
-    ) -> Mapping[str, StoredRecord]:
+    async def recallable(self, scope: Scope, record_ids: Sequence[str], **_: Any) -> Mapping[str, StoredRecord]:
         """All of them."""
         return {record_id: self._stored[scope.agent][record_id] for record_id in record_ids}
 
-    async def recent(self, _scope: Scope, _count: int, *, as_of: AsOf | None) -> tuple[()]:  # noqa: ARG002 - its port
+    async def recent(self, *_: Any, **__: Any) -> tuple[()]:
         """Nothing: questions are asked from nowhere."""
         return ()
 
