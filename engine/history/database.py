@@ -5,6 +5,7 @@ of them. An asynchronous driver of SQLite is threads as well, but hops between t
 """
 
 import asyncio
+import logging
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -17,9 +18,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, OperationalError
 
-from engramlog.engine.history.errors import is_busy, mapped
+from engramlog.engine.history.errors import is_busy, mapped, waited_for_a_lock
 from engramlog.schemas.errors import ConfigurationError, StoreUnavailable
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _DRIVERS = {
@@ -28,8 +30,22 @@ _DRIVERS = {
     "postgres": "postgresql+psycopg",
     "postgresql": "postgresql+psycopg",
 }
-IDLE_S = 60.0
-"""PostgreSQL ends a transaction in which nothing was asked for so long: its process was stopped, and holds locks."""
+IDLE_S = 15.0
+"""PostgreSQL ends a transaction in which nothing was asked for so long: its process was stopped, and holds locks.
+
+By then its consumer is out of its group as well, and another one waits to go on.
+"""
+_APPLICATION = "engramlog"
+_END_STOPPED = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE usename = current_user AND datname = current_database() AND application_name = :application"
+    " AND state = 'active' AND wait_event_type = 'Client'"
+    " AND query_start < clock_timestamp() - :idle_s * interval '1 second'"
+)
+"""End connections of ours whose process was stopped in the middle of several statements that it sent as one.
+
+PostgreSQL waits for the rest of them for ever: its own limit (``IDLE_S``) counts between statements only.
+"""
 _WRITE = "BEGIN IMMEDIATE"
 _LOOK_S = 0.001
 _CREATING = zlib.crc32(b"engramlog")
@@ -90,7 +106,11 @@ class Database:
             "pool_timeout": self._timeout_s,
         }
         if not self.is_sqlite:
-            connect = {"connect_timeout": max(2, round(self._timeout_s)), "tcp_user_timeout": self._timeout_ms}
+            connect = {
+                "application_name": _APPLICATION,
+                "connect_timeout": max(2, round(self._timeout_s)),
+                "tcp_user_timeout": self._timeout_ms,
+            }
             engine = create_engine(
                 self.url, isolation_level=isolation, pool_pre_ping=True, connect_args=connect, **pool
             )
@@ -158,7 +178,12 @@ class Database:
             StoreUnavailable: The database cannot be reached, or is locked for longer than we wait.
             Unprocessable: It cannot hold a value.
         """
-        return await self._run(self._writing, self._writer, do)
+        try:
+            return await self._run(self._writing, self._writer, do)
+        except StoreUnavailable as error:
+            if waited_for_a_lock(error):
+                await self._end_stopped()
+            raise
 
     async def read(self, do: Callable[[Connection], T]) -> T:
         """Run a function in a transaction that reads one snapshot.
@@ -177,6 +202,19 @@ class Database:
                 return do(connection)
 
         return await asyncio.get_running_loop().run_in_executor(threads, transaction)
+
+    async def _end_stopped(self) -> None:
+        def end(connection: Connection) -> int:
+            found = connection.execute(_END_STOPPED, {"application": _APPLICATION, "idle_s": IDLE_S})
+            return len(found.all())
+
+        try:
+            ended = await self._run(self._writing, self._writer, end)
+        except StoreUnavailable as error:
+            _log.warning("connections of stopped processes were not looked for: %s", error)
+            return
+        if ended:
+            _log.warning("%d connections to the database were ended: their processes had stopped, with locks", ended)
 
     async def create(self, metadata: MetaData, tables: Sequence[Table], then: Callable[[Connection], T]) -> T:
         """Create tables that are missing, and do something in the same transaction. Several processes may at once."""

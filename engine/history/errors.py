@@ -14,6 +14,7 @@ from engramlog.schemas.errors import EngramlogError, StoreUnavailable, Unprocess
 
 _DATA_CLASSES = ("22", "23", "54")
 """SQLSTATE classes: data exception, integrity constraint violation, program limit exceeded (a key too long)."""
+_LOCK_NOT_AVAILABLE = "55P03"
 
 
 def translate(error: Exception) -> EngramlogError | None:
@@ -34,6 +35,12 @@ def translate(error: Exception) -> EngramlogError | None:
 def is_busy(error: sa.DBAPIError) -> bool:
     """Whether another connection holds SQLite's lock."""
     return getattr(error.orig, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def waited_for_a_lock(error: StoreUnavailable) -> bool:
+    """Whether PostgreSQL let us wait for a lock as long as we wanted, and no longer."""
+    cause = error.__cause__
+    return isinstance(cause, sa.DBAPIError) and getattr(cause.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE
 
 
 def _of_driver(error: sa.DBAPIError) -> EngramlogError:
