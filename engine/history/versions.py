@@ -249,7 +249,8 @@ class Versions:
                 connection.execute(held).all()
             ours, theirs = self._offsets(connection, version), self._offsets(connection, before)
             if version.generation != before.generation:  # their derivations lie in topics of their own
-                theirs = {place: end for place, end in theirs.items() if place in ours}
+                topics = {topic for topic, _ in ours}
+                theirs = {place: end for place, end in theirs.items() if place[0] in topics}
             compared = [(ours, theirs)]
             if version.projection == VECTORS or version.generation != before.generation:
                 # What readers count on, too: up to which record the derivations are there; by places of records.

@@ -25,6 +25,8 @@ from engramlog.schemas.errors import Fenced
 from engramlog.schemas.keys import Key, parse_key, record_key
 from engramlog.schemas.queries import TopicsQuery
 from engramlog.schemas.scope import Scope
+from engramlog.schemas.topics import Topics
+from tests.contract.conftest import OpenHistory
 from tests.history_log import START, START_MS, Log, given, scope
 
 DERIVED = "memory.derived.g1"
@@ -251,6 +253,19 @@ async def test_a_new_generation_takes_over_once_its_records_and_its_derivations_
     await given(two, log)
     assert await history.versions.switch(wanted) == {}
     assert (await history.versions.active())[HISTORY].generation == 2
+
+
+async def test_a_new_generation_that_lacks_a_whole_partition_does_not_take_over(open_history: OpenHistory) -> None:
+    history = await open_history(topics=Topics(partitions=2))
+    two = history.of(await history.versions.begin(HISTORY, generation=2))
+    await two.prepare()
+    for partition in (0, 1):
+        await history.open_partition("memory.records", partition, cluster_id="c", topic_id="t", end_offset=3)
+        await history.apply(Run("memory.records", partition, 0, 3))
+    await two.open_partition("memory.records", 0, cluster_id="c", topic_id="t", end_offset=3)
+    await two.apply(Run("memory.records", 0, 0, 3))
+    wanted = [v for v in await history.versions.all() if (v.projection, v.generation) == (HISTORY, 2)]
+    assert await history.versions.switch(wanted) == {("memory.records", 1): 3}
 
 
 async def test_a_generation_is_entered_once(history: History) -> None:
