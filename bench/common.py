@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from engramlog.consumers.collecting import tune_collector
+from engramlog.consumers.interpreter import tune_interpreter
 from engramlog.deploy.local_kafka import KAFKA_VERSION, LocalKafka
 from engramlog.engine.client import KafkaConfig
 from engramlog.engine.client.admin import create_topics
@@ -138,7 +138,7 @@ def run(
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
     arguments(parser)
     args = parser.parse_args()
-    tune_collector()  # as 'engramlog run' does; the limits that are measured beside have the same
+    tune_interpreter()  # as 'engramlog run' does; the limits that are measured beside have the same
     result = asyncio.run(measure(args))
     rows: list[dict[str, Any]] = result["rows"]
     table = Table(title=description)

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import sys
 import time
 from contextlib import suppress
 from functools import partial
@@ -22,6 +23,7 @@ from engramlog.schemas.topics import Topics
 
 SIZES = (1_000, 100_000, 1_000_000)
 SCOPE = Scope("acme", "agent-1", "s1")
+QUIET_S = 3.0
 LEFT = 500
 """Records that stay in the window of the large histories; the others are cleared."""
 
@@ -78,11 +80,25 @@ async def timed(ask: Any, rounds: int) -> list[float]:
     return took
 
 
+async def settled(client: MemoryClient) -> None:
+    """Wait until all can be found by meaning, and no summary has come for some seconds."""
+    print("waiting until the engine has derived, indexed and summarised …", file=sys.stderr)
+    while (await client.recall(SCOPE, "the meeting", limit=1)).seen.stale:
+        pass
+    known, until = -1, 0.0
+    while time.perf_counter() < until or known < 0:
+        found = len((await client.list_summaries(SCOPE)).summaries)
+        if found != known:
+            known, until = found, time.perf_counter() + QUIET_S
+        await asyncio.sleep(0.2)
+
+
 async def round_trips(where: Place, rounds: int) -> dict[str, list[float]]:
-    """Echo and history in turn, so that both meet the same machine."""
+    """Echo and history in turn, so that both meet the same machine; the models have done their work before."""
     took: dict[str, list[float]] = {"echo": [], "history": []}
     async with Consumers(where.settings), MemoryClient(where.kafka, timeout_s=60) as client:
         await client.publish(SCOPE, [MemoryRecord(role="user", content=TEXT) for _ in range(1_000)])
+        await settled(client)
         window = await client.history(SCOPE, window=20)
         body = b"x" * sum(len(r.model_dump_json(exclude_none=True)) for r in window.records)
         async with Echo(where, body) as echo:

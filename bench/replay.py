@@ -25,8 +25,8 @@ from typing import Any
 
 import qdrant_edge
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from sqlalchemy import create_engine
 
+from bench import raw_history
 from bench.common import Place, agent_name, median, place, run
 from bench.meaning import bare_shard, random_vectors, sentences
 from engramlog.consumers.app import Consumers
@@ -34,7 +34,6 @@ from engramlog.engine.client.publisher import Outgoing, Publisher
 from engramlog.engine.decoding import Decoder
 from engramlog.engine.history import History
 from engramlog.engine.history.generations import Generation
-from engramlog.engine.history.tables import tables_of
 from engramlog.engine.history.versions import HISTORY, VECTORS, Projected
 from engramlog.engine.history.view import microseconds
 from engramlog.engine.ports import CollectionSpec
@@ -169,7 +168,7 @@ async def history_limit(where: Place, file: Path, *, write: bool) -> float:
     decoder = Decoder(
         {where.topics.records: records_codec(), where.topics.derived: derived_codec()}, where.topics.partitions
     )
-    db = _database(file) if write else None
+    db = raw_history.raw_database(file) if write else None
     seen, began = 0, time.perf_counter()
     async with raw(where, [where.topics.records, where.topics.derived]) as batches:
         async for messages in batches:
@@ -181,16 +180,6 @@ async def history_limit(where: Place, file: Path, *, write: bool) -> float:
     if db is not None:
         db.close()
     return seen / spent
-
-
-def _database(file: Path) -> sqlite3.Connection:
-    engine = create_engine(f"sqlite:///{file}")
-    tables_of(1).metadata.create_all(engine)
-    engine.dispose()
-    db = sqlite3.connect(file)
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):
-        db.execute(f"PRAGMA {pragma}")
-    return db
 
 
 def _write(db: sqlite3.Connection, entries: Sequence[Any]) -> None:
@@ -207,16 +196,8 @@ def _write(db: sqlite3.Connection, entries: Sequence[Any]) -> None:
             told = (data.topic or "", data.importance, data.language or "", microseconds(data.timestamp))
             derived.append((*address, *where, *told))
     with db:
-        db.executemany(
-            "INSERT INTO history_v1_records (tenant, agent, record_id, session_id, user_id, position, recorded_ms, "
-            "happened_us, body, hidden, tool, kept, marked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0)",
-            records,
-        )
-        db.executemany(
-            "INSERT INTO history_v1_derived (tenant, agent, record_id, session_id, user_id, partition, position, "
-            "sequence, topic, importance, language, happened_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            derived,
-        )
+        db.executemany(raw_history.RECORDS, records)
+        db.executemany(raw_history.DERIVED, derived)
 
 
 async def vectors_limit(log: Log, directory: Path, *, write: bool) -> float:

@@ -2,33 +2,27 @@
 
 import argparse
 import asyncio
-import sqlite3
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from sqlalchemy import create_engine
 
+from bench import raw_history
 from bench.common import Place, make_messages, median, place, run
 from engramlog.consumers.app import Consumers
 from engramlog.engine.client.publisher import Publisher
 from engramlog.engine.history import History
-from engramlog.engine.history.tables import tables_of
 from engramlog.schemas.codec import records_codec
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-INSERT = (
-    "INSERT INTO history_v1_records (tenant, agent, record_id, session_id, user_id, position, recorded_ms, "
-    "happened_us, body, hidden, tool, marked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0)"
-)
 
 
 async def limit(where: Place, count: int, *, decode: bool, database: Path | None) -> float:
     """The least that any projection must do; messages a second."""
     codec = records_codec()
-    db = _raw_database(database) if database else None
+    db = raw_history.raw_database(database) if database else None
     consumer = AIOKafkaConsumer(**where.kafka.reader())
     await consumer.start()
     try:
@@ -50,23 +44,12 @@ async def limit(where: Place, count: int, *, decode: bool, database: Path | None
                     rows.append((*address, m.offset, m.timestamp, happened, m.value))
                 if db is not None:
                     with db:
-                        db.executemany(INSERT, rows)
+                        db.executemany(raw_history.RECORDS, rows)
         return count / (time.perf_counter() - began)
     finally:
         await consumer.stop()
         if db is not None:
             db.close()
-
-
-def _raw_database(path: Path) -> sqlite3.Connection:
-    path.unlink(missing_ok=True)
-    engine = create_engine(f"sqlite:///{path}")
-    tables_of(1).metadata.create_all(engine)
-    engine.dispose()
-    db = sqlite3.connect(path)
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):
-        db.execute(f"PRAGMA {pragma}")
-    return db
 
 
 async def ours(where: Place, count: int, path: Path) -> float:

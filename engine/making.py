@@ -167,10 +167,8 @@ class Maker:
             await self._state.drop(due)
             return
         summary = await self._summarised(due, material)
-        checked(summary, material.passages)
-        summary = inheriting(summary, material.below)
-        event = created(due, summary, tokens=count_text(summary.text.strip()), time=material.time)
-        await self._log.publish(due.partition, event, _own_last(outputs(event, material)))
+        event, records = await asyncio.to_thread(_events, due, summary, material)
+        await self._log.publish(due.partition, event, records)
         await self._state.finish(due, event.data.tokens_after, self._roll)
 
     async def _is_made(self, due: Due) -> bool:
@@ -192,7 +190,7 @@ class Maker:
         material = await material_of(self._history, due)
         if material is None:
             return []
-        events = _own_last(outputs(created_again(due, summary, time=material.time), material))
+        events = await asyncio.to_thread(_records, created_again(due, summary, time=material.time), material)
         ids = [event.data.record_id for event in events if isinstance(event, RecordWritten)]
         known = await self._there(scope, ids)
         known |= await self._history.made_from(*due.address[:2], due.record_ids) - {due.summary_id}
@@ -239,6 +237,18 @@ class Maker:
         return float(min(LONGEST_PAUSE_S, self._first_pause_s * 2 ** min(due.attempts, 16)))
 
 
-def _own_last(events: Sequence[AgentEvent]) -> list[AgentEvent]:
-    """The summary's own record behind what goes with it: where it is, all of it is."""
-    return sorted(events, key=lambda event: isinstance(event, RecordWritten) and is_own(event))
+def _events(due: Due, summary: Summary, material: Material) -> tuple[SummaryCreatedEvent, list[AgentEvent]]:
+    """A summary's event and the records that go with it. For a thread: rules read all that it covers.
+
+    Raises:
+        SummaryRefused: It is none of this talk.
+    """
+    checked(summary, material.passages)
+    whole = inheriting(summary, material.below)
+    event = created(due, whole, tokens=count_text(whole.text.strip()), time=material.time)
+    return event, _records(event, material)
+
+
+def _records(event: SummaryCreatedEvent, material: Material) -> list[AgentEvent]:
+    """The records that go with a summary. The summary's own is the last: where it is, all of it is. For a thread."""
+    return sorted(outputs(event, material), key=lambda one: isinstance(one, RecordWritten) and is_own(one))

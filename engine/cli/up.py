@@ -117,14 +117,14 @@ async def _run(settings: "Settings", names: Sequence[str], *, as_json: bool) -> 
 
 async def _serve(settings: "Settings", broker: _Broker, names: Sequence[str], *, as_json: bool) -> None:
     from engramlog.consumers.app import Consumers
-    from engramlog.consumers.collecting import tune_collector
+    from engramlog.consumers.interpreter import tune_interpreter
     from engramlog.consumers.probes import serving
     from engramlog.consumers.telemetry import exporting
 
     logs.log_settings(settings)
     if settings.effective_history_url().startswith("sqlite"):
         settings.data_dir.mkdir(parents=True, exist_ok=True)
-    tune_collector()
+    tune_interpreter()
     consumers = Consumers(settings, names)
     async with (
         exporting(settings, names),

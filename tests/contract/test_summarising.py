@@ -1,12 +1,14 @@
 """Summarising: what a log makes due, whatever the runs, and that each of it is made once, whatever goes wrong."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from engramlog.engine import making
 from engramlog.engine.history.due import ACTIVE, ROLLED
 from engramlog.engine.log import Run
 from engramlog.engine.making import LONGEST_PAUSE_S
@@ -361,6 +363,25 @@ async def test_a_summary_tells_what_it_stands_for_and_is_a_memory_too(desk: Desk
     assert "dark mode" in fact.content
     assert fact.confidence is not None
     assert {(e.sessionid, e.userid, e.causationid) for e in desk.log.records} == {("s", "ada", event.id)}
+
+
+async def test_what_a_summary_covers_is_read_beside_the_loop(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules need milliseconds a record: whoever is answered by the same process must not wait for all of them."""
+    read_by: dict[str, set[int]] = {}
+    for name in ("checked", "outputs"):
+
+        def reading(*args: Any, _name: str = name, _read: Callable[..., Any] = getattr(making, name)) -> Any:
+            read_by.setdefault(_name, set()).add(threading.get_ident())
+            return _read(*args)
+
+        monkeypatch.setattr(making, name, reading)
+    log = Log()
+    tell(log, 5)
+    await desk.fold(log, work=True)
+    await desk.all_made()
+    assert len(desk.log.created()) == 1
+    assert read_by.keys() == {"checked", "outputs"}
+    assert all(threading.get_ident() not in threads for threads in read_by.values())
 
 
 async def test_a_model_that_fails_five_times_leaves_the_window_whole_and_is_asked_again(desk: Desk) -> None:
