@@ -368,13 +368,16 @@ async def test_a_summary_tells_what_it_stands_for_and_is_a_memory_too(desk: Desk
 async def test_what_a_summary_covers_is_read_beside_the_loop(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rules need milliseconds a record: whoever is answered by the same process must not wait for all of them."""
     read_by: dict[str, set[int]] = {}
+
+    def watched(name: str, read: Callable[..., Any]) -> Callable[..., Any]:
+        def reading(*args: Any) -> Any:
+            read_by.setdefault(name, set()).add(threading.get_ident())
+            return read(*args)
+
+        return reading
+
     for name in ("checked", "outputs"):
-
-        def reading(*args: Any, _name: str = name, _read: Callable[..., Any] = getattr(making, name)) -> Any:
-            read_by.setdefault(_name, set()).add(threading.get_ident())
-            return _read(*args)
-
-        monkeypatch.setattr(making, name, reading)
+        monkeypatch.setattr(making, name, watched(name, getattr(making, name)))
     log = Log()
     tell(log, 5)
     await desk.fold(log, work=True)
