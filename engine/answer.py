@@ -25,6 +25,8 @@ _SPARE_S = 0.25
 """How long before the deadline waiting ends, so that an answer can still be read and sent (at most a quarter)."""
 _SPARE_SEARCHING_S = 1.5
 """Likewise of what is answered by meaning: the question is embedded, and the vectors are searched."""
+_SPARE_FOUND_S = 0.75
+"""How long before the deadline its models are waited for no longer (at most an eighth): the vectors are searched."""
 _SEARCHING = frozenset({"recall", "similar", "context"})
 
 Found = (
@@ -53,14 +55,39 @@ class Searching:
     watch: PositionWatch
     partition_of: Callable[[Scope], tuple[str, int]]
 
-    async def read(self, scope: Scope, query: q.RecallQuery | q.SimilarQuery) -> Read[q.RecallAnswer]:
-        """Search. The position is taken before: the answer may hold more, never less."""
+    async def read(self, scope: Scope, query: q.RecallQuery | q.SimilarQuery, *, until: float) -> Read[q.RecallAnswer]:
+        """Search. The position is taken before: the answer may hold more, never less.
+
+        Args:
+            scope: Who asks.
+            query: What is asked.
+            until: When to go on without what models have not answered by then, in the running loop's time.
+        """
         topic, partition = self.partition_of(scope)
         covered = (await self.watch.look()).get((topic, partition), 0)
         seen = (q.Reached(topic=topic, partition=partition, offset=covered - 1),) if covered else ()
         if isinstance(query, q.SimilarQuery):
-            return Read(await self.retrieval.similar(scope, query, max_bytes=MAX_REPLY_BYTES), seen)
-        return Read(await self.retrieval.recall(scope, query, max_bytes=MAX_REPLY_BYTES), seen)
+            return Read(await self.retrieval.similar(scope, query, max_bytes=MAX_REPLY_BYTES, until=until), seen)
+        return Read(await self.retrieval.recall(scope, query, max_bytes=MAX_REPLY_BYTES, until=until), seen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """When to go on with what there is, in the running loop's time.
+
+    Attributes:
+        waiting: For positions and summaries.
+        models: For what makes the question's vector, or expands it.
+    """
+
+    waiting: float
+    models: float
+
+
+def _limits(query: q.QueryAsked, began: float, timeout_s: float) -> _Limits:
+    deadline = began + timeout_s
+    spare_s = _SPARE_SEARCHING_S if query.data.ask in _SEARCHING else _SPARE_S
+    return _Limits(deadline - min(spare_s, timeout_s / 4), deadline - min(_SPARE_FOUND_S, timeout_s / 8))
 
 
 def unavailable_here() -> RequestRefused:
@@ -107,17 +134,16 @@ class Answers:
         """
         loop = asyncio.get_running_loop()
         began = loop.time()
-        spare_s = _SPARE_SEARCHING_S if query.data.ask in _SEARCHING else _SPARE_S
-        until = began + timeout_s - min(spare_s, timeout_s / 4)
+        limits = _limits(query, began, timeout_s)
         try:
             if query.data.projection is not None:
-                return await self._answer_named(query, query.data.projection, until=until)
+                return await self._answer_named(query, query.data.projection, limits)
             if isinstance(query.data, q.Command):
-                return q.Reply(answer=await self.commands(query, until=until))
-            fresh = await self._wait(query, until=until)
+                return q.Reply(answer=await self.commands(query, until=limits.waiting))
+            fresh = await self._wait(query, until=limits.waiting)
             waited = loop.time()
             async with self.reads:
-                read = await self._read(query, until=until)
+                read = await self._read(query, limits)
         except Transient as error:
             return _failure("unavailable", f"{error}; try again")
         except RequestRefused as error:
@@ -140,7 +166,7 @@ class Answers:
             took_ms=round((loop.time() - waited) * 1000, 3),
         )
 
-    async def _answer_named(self, query: q.QueryAsked, name: str, *, until: float) -> q.Reply:
+    async def _answer_named(self, query: q.QueryAsked, name: str, limits: _Limits) -> q.Reply:
         """Answer from a named projection: it stands still, so there is nothing to wait for."""
         if isinstance(query.data, q.Command) or self.named is None:
             raise RequestRefused("bad_request", f"the projection {name!r} is read-only")
@@ -152,7 +178,7 @@ class Answers:
             self, history=found.history, contexts=found.contexts, searching=searching, named=None, examination=None
         )
         async with self.reads:
-            read = await there._read(query, until=until)  # noqa: SLF001 - one of us
+            read = await there._read(query, limits)  # noqa: SLF001 - one of us
         if isinstance(query.data, q.RecordQuery) and isinstance(read.answer, q.RecordsAnswer) and read.answer.missing:
             return _failure("not_found", f"no record {query.data.record_id!r} in this scope of {name!r}")
         return q.Reply(answer=read.answer, positions=read.reached)
@@ -176,7 +202,7 @@ class Answers:
             case _:
                 return self.watch
 
-    async def _read(self, query: q.QueryAsked, *, until: float) -> Found:  # noqa: C901, PLR0911 - a question a line
+    async def _read(self, query: q.QueryAsked, limits: _Limits) -> Found:  # noqa: C901, PLR0911 - a question a line
         scope = query.scope()
         match query.data:
             case q.HistoryQuery() as ask:
@@ -192,11 +218,11 @@ class Answers:
             case q.SummariesQuery() as ask:
                 return await self.history.read_summaries(scope, ask)
             case q.ContextQuery() as ask:
-                return await self.contexts.read(scope, ask, until=until)
+                return await self.contexts.read(scope, ask, until=limits.waiting, models_until=limits.models)
             case q.RecallQuery() | q.SimilarQuery() as ask:
                 if self.searching is None:
                     raise unavailable_here()
-                return await self.searching.read(scope, ask)
+                return await self.searching.read(scope, ask, until=limits.models)
             case q.PointsQuery() as ask:
                 if self.examination is None:
                     raise unavailable_here()

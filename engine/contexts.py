@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -44,13 +45,16 @@ class Contexts:
     retrieval: Retrieval | None
     clock: Callable[[], datetime] = instant_now
 
-    async def read(self, scope: Scope, query: ContextQuery, *, until: float) -> Read[ContextAnswer]:
+    async def read(
+        self, scope: Scope, query: ContextQuery, *, until: float, models_until: float = math.inf
+    ) -> Read[ContextAnswer]:
         """A context.
 
         Args:
             scope: Whose talk.
             query: What is asked.
             until: Deadline of waiting for a summary, in the running loop's time.
+            models_until: When to go on without what models have not answered by then, likewise.
 
         Raises:
             RequestRefused: Not even head, core memories and the newest user message fit.
@@ -65,7 +69,7 @@ class Contexts:
         core = await self.history.core(scope, view=stand.view)
         summaries = await self._summaries(scope, query)
         turns = [record for record in recent.answer if head is None or record.stored.offset != head.stored.offset]
-        recalled, degraded = await self._recalled(scope, query, turns, now)
+        recalled, degraded = await self._recalled(scope, query, turns, now=now, until=models_until)
         material = Material(
             head=None if head is None else head.stored,
             core=core,
@@ -101,7 +105,7 @@ class Contexts:
         return (await self.history.read_summaries(scope, SummariesQuery(limit=1_000, as_of=as_of))).answer.summaries
 
     async def _recalled(
-        self, scope: Scope, query: ContextQuery, turns: list[ContextRecord], now: datetime
+        self, scope: Scope, query: ContextQuery, turns: list[ContextRecord], *, now: datetime, until: float
     ) -> tuple[tuple[RecallHit, ...], tuple[str, ...]]:
         part = query.recall
         topic = query.current_topic or _newest_question(turns)
@@ -118,7 +122,7 @@ class Contexts:
             as_of=query.as_of,
         )
         try:
-            answer = await self.retrieval.recall(scope, ask, max_bytes=_SPARE_BYTES)
+            answer = await self.retrieval.recall(scope, ask, max_bytes=_SPARE_BYTES, until=until)
         except StoreUnavailable as error:
             _log.warning("a context without memories: %s", error)
             return (), (f"recall: {error}",)

@@ -10,7 +10,11 @@ from engramlog.schemas.queries import Reached
 
 _log = logging.getLogger(__name__)
 POLL_S = 0.004
-"""Pause between two looks at the checkpoints, while somebody waits."""
+"""Least pause between two looks at the checkpoints, while somebody waits."""
+POLL_SHARE = 0.05
+"""Of the time that the newest of them has waited: what a pause grows to. Derivations can be long in coming, and looking
+for them all the time takes the processor from what makes them."""
+SLOWEST_POLL_S = 0.1
 WAIT_S = 10.0
 """How long a consumer waits for the history that must have passed what it applies, before it tries again."""
 
@@ -29,6 +33,8 @@ class PositionWatch:
         self.look = look
         self._next: Mapping[tuple[str, int], int] = {}
         self._waiting = 0
+        self._asked_at = 0.0
+        self._asked = asyncio.Event()
         self._looked = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
 
@@ -45,6 +51,8 @@ class PositionWatch:
         if self._passed(wanted):
             return True
         self._waiting += 1
+        self._asked_at = asyncio.get_running_loop().time()
+        self._asked.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look(), name="engramlog-positions")
         try:
@@ -83,6 +91,7 @@ class PositionWatch:
 
     async def _look(self) -> None:
         while self._waiting:
+            self._asked.clear()
             try:
                 self._next = await self.look()
             except StoreUnavailable as error:
@@ -90,4 +99,12 @@ class PositionWatch:
             else:
                 async with self._looked:
                     self._looked.notify_all()
-            await asyncio.sleep(POLL_S)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """A pause that grows as long as nobody new comes to wait."""
+        await asyncio.sleep(POLL_S)
+        waited_s = asyncio.get_running_loop().time() - self._asked_at
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(SLOWEST_POLL_S, POLL_SHARE * waited_s) - POLL_S):
+                await self._asked.wait()

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -116,8 +117,16 @@ class Retrieval:
         self._search = Search(vectors, metadata_keys=metadata_keys)
         self._clock, self._query_timeout_s = clock, query_timeout_s
 
-    async def recall(self, scope: Scope, query: recalls.RecallQuery, *, max_bytes: int) -> recalls.RecallAnswer:
+    async def recall(
+        self, scope: Scope, query: recalls.RecallQuery, *, max_bytes: int, until: float = math.inf
+    ) -> recalls.RecallAnswer:
         """The memories that matter for a text, best first, contradicting ones together, in at most ``max_bytes``.
+
+        Args:
+            scope: Who asks.
+            query: What is asked.
+            max_bytes: Limit of the hits' JSON.
+            until: When to go on without what models have not answered by then, in the running loop's time.
 
         Raises:
             RequestRefused: The preset needs a user, or a metadata key cannot be filtered by.
@@ -131,8 +140,8 @@ class Retrieval:
         recent = () if scope.session is None else await self._memory.recent(scope, RECENT, as_of=query.as_of)
         asking = [s.record.record_id for s in recent[-ASKING:] if s.record.content.strip() == query.text.strip()]
         earlier = [s for s in recent if s.record.record_id not in asking]
-        text, degraded = await self._expanded(query, earlier)
-        vector, reason = await self._vector(text)
+        text, degraded = await self._expanded(query, earlier, until=until)
+        vector, reason = await self._vector(text, until=until)
         words = {} if weights.formula == "cosine" and vector is not None else await self._rarities(scope, text)
         wanted = query.filter.model_copy(update={"leave_out": (*query.filter.leave_out, *asking)})
         question = scoring.Question(text, words, vector, K1 + 1.0)
@@ -149,14 +158,16 @@ class Retrieval:
             unread=len(hits) - len(shown),
         )
 
-    async def similar(self, scope: Scope, query: recalls.SimilarQuery, *, max_bytes: int) -> recalls.RecallAnswer:
-        """The memories nearest in meaning, scored by their cosine.
+    async def similar(
+        self, scope: Scope, query: recalls.SimilarQuery, *, max_bytes: int, until: float = math.inf
+    ) -> recalls.RecallAnswer:
+        """The memories nearest in meaning, scored by their cosine. Arguments as of :meth:`recall`.
 
         Raises:
             RequestRefused: The text could not be embedded, or a metadata key cannot be filtered by.
             StoreUnavailable: History or vectors do not answer.
         """
-        vector, reason = await self._vector(query.text)
+        vector, reason = await self._vector(query.text, until=until)
         if vector is None:
             raise RequestRefused("unavailable", reason or "no query embedding")
         weights = Weights(
@@ -174,24 +185,28 @@ class Retrieval:
         return recalls.RecallAnswer(kind="recall", hits=shown, now=now, unread=len(hits) - len(shown))
 
     async def _expanded(
-        self, query: recalls.RecallQuery, recent: Sequence[StoredRecord]
+        self, query: recalls.RecallQuery, recent: Sequence[StoredRecord], *, until: float
     ) -> tuple[str, tuple[str, ...]]:
         if query.expand == "off" or not recent:
             return query.text, ()
         if query.expand == "llm" and self._expand is not None:
             try:
-                return await self._expand.expanded(query.text, recent), ()
+                async with asyncio.timeout(_left_s(until) / 2 if until < math.inf else None):
+                    return await self._expand.expanded(query.text, recent), ()
+            except TimeoutError:
+                return self._rules(query.text, recent), ("expanded by rules: the model took too long",)
             except (ModelUnavailable, ModelRefused) as error:
                 return self._rules(query.text, recent), (f"expanded by rules: {error}",)
         return self._rules(query.text, recent), ()
 
-    async def _vector(self, text: str) -> tuple[Matrix | None, str | None]:
+    async def _vector(self, text: str, *, until: float) -> tuple[Matrix | None, str | None]:
         """The question's vector, or why there is none."""
+        limit_s = min(self._query_timeout_s, _left_s(until))
         try:
-            async with asyncio.timeout(self._query_timeout_s):
+            async with asyncio.timeout(limit_s):
                 return await self._embedder.query(text), None
         except TimeoutError:
-            return None, f"no query embedding: it took longer than {self._query_timeout_s:g} s"
+            return None, f"no query embedding: it took longer than {limit_s:.2g} s"
         except (ModelUnavailable, ModelRefused) as error:
             return None, f"no query embedding: {error}"
 
@@ -251,6 +266,10 @@ class Retrieval:
                 against[one].append(best[other].stored.record.record_id)
                 against[other].append(best[one].stored.record.record_id)
         return [_hit(best[place], asked.question, against=against[place]) for place in shown]
+
+
+def _left_s(until: float) -> float:
+    return max(0.0, until - asyncio.get_running_loop().time())
 
 
 def _seen(stand: Standpoint, as_of: AsOf | None) -> Seen:

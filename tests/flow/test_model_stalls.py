@@ -228,6 +228,23 @@ async def test_deriving_waits_for_an_embedder_that_fails_and_loses_nothing(
         assert "gave vectors of 5 components, expected are 64" in caplog.text
 
 
+async def test_who_waits_for_own_words_in_vain_is_answered_before_the_deadline(
+    kafka: str, tmp_path: Path, vectors: ModelServer
+) -> None:
+    """The same model stalls twice: no vector of what was said, and none of the question."""
+    async with engine(kafka, tmp_path, vectors, embedding_timeout_s=STALL_S) as (rig, writer, _):
+        await writer.publish(rig.scope(), said("my bees live behind the barn", "old"))
+        assert ids(await writer.recall(rig.scope(), "bees")) == ["old"]
+        vectors.stall_s = STALL_S
+        await writer.publish(rig.scope(), said("the bees came back", "new"))
+        found = await writer.recall(rig.scope(), "where do bees live?", timeout_s=8.0)
+        assert ids(found) == ["old"]
+        assert found.seen.stale
+        assert "no query embedding" in found.degraded[0]
+        context = await writer.context(rig.scope(), timeout_s=8.0)
+        assert [m["content"] for m in context.messages] == ["my bees live behind the barn", "the bees came back"]
+
+
 async def test_an_embedder_of_another_dimension_stops_the_start_with_both_numbers(
     kafka: str, tmp_path: Path, vectors: ModelServer
 ) -> None:

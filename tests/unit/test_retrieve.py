@@ -232,6 +232,36 @@ async def test_a_stalling_model_is_waited_for_no_longer_than_set() -> None:
             await place.retrieval.similar(SCOPE, SimilarQuery(text="cat"), max_bytes=MUCH)
 
 
+async def test_models_are_waited_for_until_the_answer_is_due(place: Place) -> None:
+    place.embedder.stalls = True
+    await place.remember("my cat is called Biscuit")
+    soon = asyncio.get_running_loop().time() + 0.05
+    answer = await place.retrieval.recall(SCOPE, RecallQuery(text="the cat", now=NOW), max_bytes=MUCH, until=soon)
+    assert contents(answer) == ["my cat is called Biscuit"]
+    assert answer.degraded[0].startswith("no query embedding: it took longer than 0.0")
+    with pytest.raises(RequestRefused, match="longer than 0 s"):
+        await place.retrieval.similar(SCOPE, SimilarQuery(text="cat"), max_bytes=MUCH, until=soon)
+
+
+async def test_a_model_that_expands_leaves_half_of_the_time_for_the_vector() -> None:
+    class Stalling:
+        async def expanded(self, text: str, recent: Sequence[StoredRecord]) -> str:
+            await asyncio.Event().wait()
+            return text
+
+    async with a_place(expand=Stalling(), rules=lambda text, _recent: f"{text} Biscuit") as place:
+        cat = await place.remember("my cat is called Biscuit")
+        place.memory.newest = [place.memory.stored[cat]]
+        query = RecallQuery(text="what does it eat?", expand="llm", now=NOW)
+        soon = asyncio.get_running_loop().time() + 2.0
+        in_session = Scope(SCOPE.tenant, SCOPE.agent, "s1")
+        answer = await place.retrieval.recall(in_session, query, max_bytes=MUCH, until=soon)
+        assert (answer.asked, answer.degraded) == (
+            "what does it eat? Biscuit",
+            ("expanded by rules: the model took too long",),
+        )
+
+
 async def test_the_asking_message_is_left_out(place: Place) -> None:
     await place.remember("my cat is called Biscuit")
     question = await place.remember("What is my cat called?")
