@@ -1,5 +1,6 @@
 """Embedding records: long texts in chunks, a publisher's own vector where it fits, one bad text apart from others."""
 
+import asyncio
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ async def embed(embedder: Embedder, records: Sequence[tuple[MemoryRecord, str]])
         ModelUnavailable: The embedder does not answer now, or gives nonsense for any text (broken answers, another
             dimension): nothing is derived without its vector because of that.
     """
-    plans = [_plan(embedder, record, previous) for record, previous in records]
+    plans = await asyncio.to_thread(_plans, embedder, records)  # where to cut is looked for character by character
     texts = [text for plan in plans for text in plan.texts]
     try:
         matrix = await embedder.passages(texts)
@@ -66,6 +67,10 @@ async def embed(embedder: Embedder, records: Sequence[tuple[MemoryRecord, str]])
         taken += len(plan.texts)
         found.append(_packed(embedder, plan, rows))
     return found
+
+
+def _plans(embedder: Embedder, records: Sequence[tuple[MemoryRecord, str]]) -> list[_Plan]:
+    return [_plan(embedder, record, previous) for record, previous in records]
 
 
 def _plan(embedder: Embedder, record: MemoryRecord, previous: str) -> _Plan:

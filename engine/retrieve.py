@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
-from engramlog.engine import scoring
+from engramlog.engine import scoring, texts
 from engramlog.engine.arranging import brought_in, fitting, together
 from engramlog.engine.conflicts import conflicts
 from engramlog.engine.diversity import diverse, likenesses
@@ -147,8 +147,8 @@ class Retrieval:
         question = scoring.Question(text, words, vector, K1 + 1.0)
         asked = Asked(scope, wanted, now, cleared, question, weights, stand.view, _seen(stand, query.as_of))
         best, shared = await self._best(asked)
-        hits = self._arranged(best, asked, shared)
-        shown = fitting(hits, max_bytes=max_bytes)
+        # In a thread: rules look for contradictions, and whoever else is answered must not wait for them.
+        hits, shown = await asyncio.to_thread(self._shown, best, asked, shared, max_bytes=max_bytes)
         return recalls.RecallAnswer(
             kind="recall",
             hits=shown,
@@ -204,7 +204,7 @@ class Retrieval:
         limit_s = min(self._query_timeout_s, _left_s(until))
         try:
             async with asyncio.timeout(limit_s):
-                return await self._embedder.query(text), None
+                return await self._embedder.query(texts.gist(text)), None
         except TimeoutError:
             return None, f"no query embedding: it took longer than {limit_s:.2g} s"
         except (ModelUnavailable, ModelRefused) as error:
@@ -246,6 +246,13 @@ class Retrieval:
             if len(joined) >= count:
                 break
         return joined[:count], gone
+
+    def _shown(
+        self, best: Sequence[_Joined], asked: Asked, shared: scoring.Common | None, *, max_bytes: int
+    ) -> tuple[list[recalls.RecallHit], tuple[recalls.RecallHit, ...]]:
+        """The hits, and those of them that fit."""
+        hits = self._arranged(best, asked, shared)
+        return hits, fitting(hits, max_bytes=max_bytes)
 
     def _arranged(
         self, best: Sequence[_Joined], asked: Asked, shared: scoring.Common | None

@@ -4,10 +4,17 @@ import re
 from datetime import datetime
 from typing import Final
 
+from engramlog.engine.embedders.chunking import is_grapheme_border, weight
 from engramlog.schemas.records import MemoryRecord, Part
 
 PREVIOUS_CHARS: Final = 500
 """How much of the turn before is read along with a turn, in characters: its end, which a reply refers to."""
+
+GIST_CHARS: Final = 600
+"""How much of a question a model of meaning reads, in units of :func:`~engramlog.engine.embedders.chunking.weight`.
+
+The offline model needs half a second for it on one core, and a long question would hold up the others behind it.
+"""
 
 _MONTHS = (
     "January February March April May June July August September October November December".split()  # noqa: SIM905 - as a list it would be twelve lines
@@ -79,6 +86,31 @@ def embeddable(record: MemoryRecord, before: str | None) -> str:
         return said
     to_another = record.role == "user" and who is not None and not before.startswith(f"{who}: ")
     return f"{before}\n{said}" if to_another or asks(before) else said
+
+
+def gist(question: str) -> str:
+    """What a model of meaning reads of a question: of a long one the beginning and the end, where people ask.
+
+    Its words are all looked for.
+    """
+    if sum(map(weight, question)) <= GIST_CHARS:
+        return question
+    begin, end = _reached(question, range(len(question))), _reached(question, range(len(question) - 1, -1, -1))
+    while not is_grapheme_border(question, begin):
+        begin -= 1
+    while not is_grapheme_border(question, end + 1):
+        end += 1
+    return f"{question[:begin].rstrip()} … {question[end + 1 :].lstrip()}"
+
+
+def _reached(text: str, places: range) -> int:
+    """The first of these places that half a gist does not reach."""
+    room = GIST_CHARS / 2
+    for place in places:
+        room -= weight(text[place])
+        if room < 0:
+            return place
+    return places.stop
 
 
 def day(instant: datetime, *, like: str) -> str:

@@ -257,7 +257,8 @@ class MemoryClient:
 
         Args:
             scope: Whose memory, as which user sees it.
-            text: What to look for, 1 to 20,000 characters.
+            text: What to look for, 1 to 20,000 characters. Of a long one the beginning and the end are compared in
+                meaning, and all words are looked for.
             preset: Weights and limits for a kind of use.
             limit: At most so many, up to 200.
             candidates: How many memories each way of searching contributes before they are scored.

@@ -46,6 +46,7 @@ class WordEmbedder:
     def __init__(self) -> None:
         self.fails: Exception | None = None
         self.stalls = False
+        self.questions: list[str] = []
 
     async def start(self) -> None: ...
 
@@ -55,6 +56,7 @@ class WordEmbedder:
         return np.vstack([self._vector(text) for text in given]).astype(np.float32)
 
     async def query(self, text: str) -> Matrix:
+        self.questions.append(text)
         if self.stalls:
             await asyncio.Event().wait()
         if self.fails is not None:
@@ -230,6 +232,18 @@ async def test_a_stalling_model_is_waited_for_no_longer_than_set() -> None:
         assert answer.degraded == ("no query embedding: it took longer than 0.01 s",)
         with pytest.raises(RequestRefused, match="longer than"):
             await place.retrieval.similar(SCOPE, SimilarQuery(text="cat"), max_bytes=MUCH)
+
+
+async def test_of_a_long_question_the_model_reads_the_ends_and_the_words_are_looked_for(place: Place) -> None:
+    """A long text would hold up the questions of others for a minute."""
+    await place.remember("my cat is called Biscuit")
+    question = f"{'the log says nothing. ' * 400}Biscuit {'and so on and on. ' * 400}What is my cat called?"
+    answer = await place.recall(question)
+    (asked,) = place.embedder.questions
+    assert asked.startswith("the log says nothing. ")
+    assert asked.endswith("What is my cat called?")
+    assert len(asked) <= 603
+    assert "biscuit" in answer.hits[0].words
 
 
 async def test_models_are_waited_for_until_the_answer_is_due(place: Place) -> None:

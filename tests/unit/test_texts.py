@@ -2,7 +2,12 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from engramlog.engine import texts
+from engramlog.engine.embedders.chunking import is_grapheme_border, weight
 from engramlog.engine.terms import terms
 from engramlog.schemas.records import MemoryRecord, Part
 
@@ -71,3 +76,34 @@ def test_people_talking_to_each_other_are_read_with_the_turn_before() -> None:
 
 def test_only_the_end_of_a_long_turn_is_carried_over() -> None:
     assert texts.previous(said("x" * 5_000 + " end", who="Bo")) == "Bo: " + ("x" * 5_000 + " end")[-500:]
+
+
+@pytest.mark.parametrize("question", ["", "Where do I live?", "x" * 600, "我住在哪里？" * 40])
+def test_a_question_is_read_whole(question: str) -> None:
+    assert texts.gist(question) == question
+
+
+@pytest.mark.parametrize(
+    ("unit", "kept"), [("abc ", 75), ("天气很好。", 24), ("👨‍👩‍👧", 20), ("e\u0301", 150), ("🇨🇳🇬🇧", 30)]
+)
+def test_of_a_long_question_the_beginning_and_the_end_are_read(unit: str, kept: int) -> None:
+    begin, end = "Begin " + unit * 2_000, unit * 2_000 + " end?"
+    found = texts.gist(begin + end)
+    assert sum(map(weight, found)) <= texts.GIST_CHARS + 3
+    head, tail = found.split(" … ")
+    assert begin.startswith(head)
+    assert end.endswith(tail)
+    assert head.count(unit) >= kept - 10
+    assert tail.count(unit) >= kept - 10
+    assert is_grapheme_border(begin, len(head))
+    assert is_grapheme_border(end, len(end) - len(tail))
+
+
+@given(st.text(min_size=240, max_size=2_000))
+def test_the_gist_of_any_question_is_short_and_made_of_its_ends(question: str) -> None:
+    found = texts.gist(question)
+    assert sum(map(weight, found)) <= texts.GIST_CHARS + 3
+    if found != question:
+        head, tail = found.split(" … ", 1) if found.count(" … ") == 1 else (found[:5], found[-5:])
+        assert question.startswith(head)
+        assert question.endswith(tail)
