@@ -102,8 +102,9 @@ class Asked:
 
     text: str = ""
 
-    async def recall(self, _scope: Any, query: RecallQuery, *, max_bytes: int) -> RecallAnswer:
+    async def recall(self, _scope: Any, query: RecallQuery, *, max_bytes: int, until: float) -> RecallAnswer:
         assert max_bytes
+        assert until > 0.0
         self.text = query.text
         return RecallAnswer(kind="recall", hits=())
 
