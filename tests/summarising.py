@@ -184,3 +184,6 @@ async def eventually(condition: Callable[[], Awaitable[Any]], *, within_s: float
     async with asyncio.timeout(within_s):
         while not await condition():  # noqa: ASYNC110 - it is in SQL
             await asyncio.sleep(0.01)
+
+
+OpenDesk = Callable[..., Awaitable[Desk]]

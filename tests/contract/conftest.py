@@ -9,6 +9,7 @@ import pytest
 from engramlog.engine.history import History
 from engramlog.schemas.topics import Topics
 from tests.postgres import Server, started
+from tests.summarising import Desk, OpenDesk
 
 ONE_PARTITION = Topics(partitions=1)
 
@@ -57,3 +58,23 @@ async def open_history(fresh_url: Callable[[], str]) -> AsyncIterator[OpenHistor
 async def history(open_history: OpenHistory) -> History:
     """An empty history of one partition."""
     return await open_history()
+
+
+@pytest.fixture
+async def open_desk(open_history: OpenHistory) -> AsyncIterator[OpenDesk]:
+    """Opens desks over new databases, with a clock that stands still."""
+    desks: list[Desk] = []
+
+    async def open_(**how: Any) -> Desk:
+        now = [1_000.0]
+        desks.append(Desk(await open_history(clock=lambda: now[0]), now, **how))
+        return desks[-1]
+
+    yield open_
+    for desk in desks:
+        await desk.stop()
+
+
+@pytest.fixture
+async def desk(open_desk: OpenDesk) -> Desk:
+    return await open_desk()
